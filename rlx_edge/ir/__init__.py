@@ -1,0 +1,32 @@
+"""What a model is. Imports nothing else of the package but its errors."""
+
+from __future__ import annotations
+
+from rlx_edge.ir.batch import with_batch
+from rlx_edge.ir.dtype import Array, DType
+from rlx_edge.ir.frozen import Frozen, FrozenAdd, FrozenScale, FrozenSoftmax, Requant
+from rlx_edge.ir.graph import Graph, GraphBuilder, Node
+from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
+from rlx_edge.ir.text import to_text
+from rlx_edge.ir.verify import find_problems, real_multipliers, verify
+
+__all__ = [
+    "Array",
+    "DType",
+    "Frozen",
+    "FrozenAdd",
+    "FrozenScale",
+    "FrozenSoftmax",
+    "Graph",
+    "GraphBuilder",
+    "Node",
+    "QuantParams",
+    "Requant",
+    "Shape",
+    "TensorType",
+    "find_problems",
+    "real_multipliers",
+    "to_text",
+    "verify",
+    "with_batch",
+]

@@ -1,0 +1,65 @@
+"""Element types, with their size in bits."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""Any tensor's values."""
+
+
+class DType(Enum):
+    """An element type. The value is the name used in text and in files."""
+
+    F32 = "f32"
+    I8 = "i8"
+    U8 = "u8"
+    I16 = "i16"
+    I32 = "i32"
+    I64 = "i64"
+    BOOL = "bool"
+
+    @property
+    def bits(self) -> int:
+        """Bits that one element takes when packed."""
+        return {"bool": 8}.get(self.value) or int(self.value[1:])
+
+    @property
+    def is_integer(self) -> bool:
+        return self not in (DType.F32, DType.BOOL)
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The numpy dtype that holds one element."""
+        return np.dtype(_NUMPY[self])
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer type."""
+        if not self.is_integer:
+            raise ValueError(f"{self.value} is not an integer type")
+        top = 1 << (self.bits - (0 if self is DType.U8 else 1))
+        return (0 if self is DType.U8 else -top), top - 1
+
+    @staticmethod
+    def of(array: Array) -> DType:
+        """The DType of a numpy array. Raises ValueError for a dtype that the IR does not have."""
+        for dtype, scalar in _NUMPY.items():
+            if array.dtype == np.dtype(scalar):
+                return dtype
+        raise ValueError(f"no IR dtype holds numpy's {array.dtype}")
+
+
+_NUMPY: dict[DType, type[np.generic]] = {
+    DType.F32: np.float32,
+    DType.I8: np.int8,
+    DType.U8: np.uint8,
+    DType.I16: np.int16,
+    DType.I32: np.int32,
+    DType.I64: np.int64,
+    DType.BOOL: np.bool_,
+}

@@ -1,0 +1,49 @@
+"""The integers that an integer op computes with, once a rounding rule has turned real scales into them.
+
+`reference/fixedpoint.py` makes them; the reference, the host C and the device use these very numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Requant(Enum):
+    """The named rounding rules; docs/numerics.md says which op has which."""
+
+    RLX = "rlx"
+    TFLM = "tflm"
+    TFLITE_REF = "tflite_ref"
+    SINGLE = "single"
+    ONNX = "onnx"
+
+
+@dataclass(frozen=True)
+class FrozenScale:
+    """Multipliers (q31) and shifts (positive: left), one or one per output channel: x * multiplier/2^31 * 2^shift."""
+
+    multipliers: tuple[int, ...]
+    shifts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FrozenAdd:
+    """ADD and SUB: both inputs shifted left, rescaled to a common scale, summed, rescaled to the output's."""
+
+    left_shift: int
+    a: FrozenScale
+    b: FrozenScale
+    out: FrozenScale
+
+
+@dataclass(frozen=True)
+class FrozenSoftmax:
+    """Fixed-point softmax: differences to the row's maximum below `diff_min` contribute nothing."""
+
+    multiplier: int
+    left_shift: int
+    diff_min: int
+
+
+Frozen = FrozenScale | FrozenAdd | FrozenSoftmax

@@ -1,0 +1,152 @@
+"""A model as a graph: nodes in topological order, each with one output tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from rlx_edge.ir.dtype import Array, DType
+from rlx_edge.ir.ops import Constant, Input, Op, Param
+from rlx_edge.ir.tensor import QuantParams, TensorType
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op applied to earlier nodes. `sources` names the tensors of the source model that it computes."""
+
+    id: int
+    op: Op
+    inputs: tuple[int, ...]
+    type: TensorType
+    name: str
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"node {self.id} {self.op.kind_name} {self.name!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An immutable model. Node ids are indices into `nodes`; operands come before their users.
+
+    `params` holds the values of Param nodes by name. `metadata` is free text (preprocessing, provenance).
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+    params: Mapping[str, Array] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def inputs(self) -> tuple[Node, ...]:
+        """The Input nodes, in their order."""
+        return tuple(node for node in self.nodes if isinstance(node.op, Input))
+
+    @cached_property
+    def output_nodes(self) -> tuple[Node, ...]:
+        return tuple(self.nodes[i] for i in self.outputs)
+
+    @cached_property
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """For each node, the ids of the nodes that read it (a graph output is not a user)."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for node in self.nodes:
+            for operand in dict.fromkeys(node.inputs):
+                found[operand].append(node.id)
+        return tuple(map(tuple, found))
+
+    def operands(self, node: Node) -> tuple[Node, ...]:
+        return tuple(self.nodes[i] for i in node.inputs)
+
+    def operand_types(self, node: Node) -> tuple[TensorType, ...]:
+        return tuple(self.nodes[i].type for i in node.inputs)
+
+    def constant(self, node: Node) -> Array | None:
+        """The values of a Param or Constant node, or None for a node that is computed."""
+        if isinstance(node.op, Param):
+            return self.params[node.op.name]
+        if isinstance(node.op, Constant):
+            return np.frombuffer(node.op.data, node.type.dtype.numpy).reshape(node.type.shape)
+        return None
+
+    def macs(self, node: Node) -> int:
+        return node.op.macs(self.operand_types(node), node.type)
+
+    def with_metadata(self, **entries: str) -> Graph:
+        return replace(self, metadata={**self.metadata, **entries})
+
+
+class GraphBuilder:
+    """Builds a graph node by node; the only place where nodes are made.
+
+    Names are made unique by a suffix. Shape and dtype are inferred; integer outputs that stand for real values need
+    `quant`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.params: dict[str, Array] = {}
+        self.metadata: dict[str, str] = {}
+        self._nodes: list[Node] = []
+        self._names: set[str] = set()
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self._nodes[node_id]
+
+    def input(self, name: str, type: TensorType, sources: Sequence[str] = ()) -> int:
+        unique = self._unique(name)
+        return self._append(Input(unique), (), type, unique, sources)
+
+    def param(self, name: str, values: Array, quant: QuantParams | None = None, sources: Sequence[str] = ()) -> int:
+        """A weight or bias. `values` keeps its dtype, which must be one that the IR has."""
+        unique = self._unique(name)
+        self.params[unique] = values
+        return self._append(Param(unique), (), TensorType(values.shape, DType.of(values), quant), unique, sources)
+
+    def constant(self, name: str, values: Array, quant: QuantParams | None = None) -> int:
+        data = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
+        return self._append(Constant(data), (), TensorType(values.shape, DType.of(values), quant), name, ())
+
+    def add(
+        self,
+        op: Op,
+        inputs: Sequence[int],
+        name: str,
+        quant: QuantParams | None = None,
+        sources: Sequence[str] = (),
+    ) -> int:
+        """Append an op. Raises ShapeError (a ValueError) when the operands do not fit it."""
+        shape, dtype = op.infer([self._nodes[i].type for i in inputs])
+        return self._append(op, tuple(inputs), TensorType(shape, dtype, quant), name, sources)
+
+    def copy(self, node: Node, inputs: Sequence[int], graph: Graph) -> int:
+        """Append a node of another graph, with operands of this one; a Param brings its values."""
+        if isinstance(node.op, Param):
+            return self.param(node.op.name, graph.params[node.op.name], node.type.quant, node.sources)
+        return self._append(node.op, tuple(inputs), node.type, node.name, node.sources)
+
+    def _append(self, op: Op, inputs: tuple[int, ...], type: TensorType, name: str, sources: Sequence[str]) -> int:
+        node_id = len(self._nodes)
+        self._nodes.append(Node(node_id, op, inputs, type, self._unique(name), tuple(sources)))
+        self._names.add(self._nodes[-1].name)
+        return node_id
+
+    def _unique(self, name: str) -> str:
+        if name not in self._names:
+            return name
+        count = 2
+        while f"{name}_{count}" in self._names:
+            count += 1
+        return f"{name}_{count}"
+
+    def build(self, outputs: Sequence[int]) -> Graph:
+        """The finished graph, verified. Raises ModelError with every problem found."""
+        from rlx_edge.ir.verify import verify
+
+        graph = Graph(self.name, tuple(self._nodes), tuple(outputs), dict(self.params), dict(self.metadata))
+        verify(graph)
+        return graph

@@ -1,0 +1,122 @@
+"""Is a graph well formed? Runs after every import and every pass, and reports every problem at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rlx_edge.errors import ModelError
+from rlx_edge.ir.graph import Graph, Node
+from rlx_edge.ir.ops import Constant, Dequantize, Input, Leaf, Param, QConv2d, QMatMul, Quantize, ShapeError
+from rlx_edge.ir.tensor import QuantParams
+
+MULT_TOLERANCE = 1e-5
+"""How far an op's `mult` may be from its tensors' scales: it may have passed through float32."""
+
+
+def verify(graph: Graph) -> None:
+    """Raise ModelError naming every node that is not well formed."""
+    problems = list(find_problems(graph))
+    if problems:
+        count = f"{len(problems)} problem" + ("s" if len(problems) > 1 else "")
+        raise ModelError("\n  ".join([f"graph {graph.name!r} is not well formed, {count}:", *problems]))
+
+
+def find_problems(graph: Graph) -> Iterator[str]:
+    """Every problem of the graph, one line each, naming the node, the operand and what was found."""
+    for index, node in enumerate(graph.nodes):
+        if node.id != index:
+            yield f"{node} stands at position {index}"
+        for problem in _node_problems(graph, node, index):
+            yield f"{node}: {problem}"
+    if not graph.outputs:
+        yield "the graph has no output"
+    for output in graph.outputs:
+        if not 0 <= output < len(graph.nodes):
+            yield f"output {output} is not a node"
+    names = [node.name for node in graph.nodes]
+    for name in sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else ():
+        yield f"the name {name!r} is used more than once"
+
+
+def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
+    bad = [i for i in node.inputs if not 0 <= i < index]
+    if bad:
+        yield f"operands {bad} do not come before it"
+        return
+    low, high = node.op.arity
+    if len(node.inputs) < low or (high is not None and len(node.inputs) > high):
+        wanted = str(low) if high == low else f"{low} or more" if high is None else f"{low} to {high}"
+        yield f"{len(node.inputs)} operands where {wanted} are needed"
+        return
+    if any(d < 1 for d in node.type.shape):
+        yield f"shape {list(node.type.shape)} has an axis without elements"
+    if node.type.quant is not None:
+        if node.type.dtype.is_integer:
+            yield from node.type.quant.problems(node.type.shape, node.type.dtype)
+        else:
+            yield f"quantization parameters on a {node.type.dtype.value} tensor"
+    if isinstance(node.op, Leaf):
+        yield from _leaf_problems(graph, node)
+    else:
+        yield from _inference_problems(graph, node)
+        yield from _quantization_problems(graph, node)
+
+
+def _leaf_problems(graph: Graph, node: Node) -> Iterator[str]:
+    if isinstance(node.op, Param):
+        values = graph.params.get(node.op.name)
+        if values is None:
+            yield f"no values for the parameter {node.op.name!r}"
+        elif values.shape != node.type.shape or values.dtype != node.type.dtype.numpy:
+            yield f"declared {node.type}, but its values are {values.dtype}{list(values.shape)}"
+    elif isinstance(node.op, Constant) and len(node.op.data) != node.type.bytes:
+        yield f"{len(node.op.data)} bytes of data for {node.type}"
+    elif isinstance(node.op, Input) and node.op.name != node.name:
+        yield f"an input called {node.op.name!r} on a node of another name"
+
+
+def _inference_problems(graph: Graph, node: Node) -> Iterator[str]:
+    try:
+        shape, dtype = node.op.infer(graph.operand_types(node))
+    except ShapeError as error:
+        yield str(error)
+        return
+    if (shape, dtype) != (node.type.shape, node.type.dtype):
+        yield f"declared {node.type}, but its operands give {dtype.value}{list(shape)}"
+
+
+def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:
+    op, out = node.op, node.type
+    if isinstance(op, Quantize) and out.quant != QuantParams(op.scales, op.zero_points, op.axis):
+        yield "the output's quantization parameters are not the op's"
+    if isinstance(op, Dequantize):
+        held = graph.nodes[node.inputs[0]].type.quant
+        if held != QuantParams(op.scales, op.zero_points, op.axis):
+            yield "the operand's quantization parameters are not the op's"
+    if isinstance(op, QMatMul | QConv2d):
+        yield from _derived_problems(graph, node, op)
+
+
+def _derived_problems(graph: Graph, node: Node, op: QMatMul | QConv2d) -> Iterator[str]:
+    x, w, _ = graph.operand_types(node)
+    if x.quant is None or w.quant is None or node.type.quant is None:
+        yield "x, w and the output need quantization parameters"
+        return
+    try:
+        zeros = (x.quant.zero_point, w.quant.zero_point, node.type.quant.zero_point)
+    except ValueError as error:
+        yield str(error)
+        return
+    if zeros != (op.x_zp, op.w_zp, op.out_zp):
+        yield f"zero points {(op.x_zp, op.w_zp, op.out_zp)}, but its tensors have {zeros}"
+    expected = real_multipliers(x.quant, w.quant, node.type.quant)
+    if len(expected) != len(op.mult) or not all(
+        math.isclose(a, b, rel_tol=MULT_TOLERANCE) for a, b in zip(expected, op.mult, strict=True)
+    ):
+        yield "mult does not agree with the scales of its tensors"
+
+
+def real_multipliers(x: QuantParams, w: QuantParams, out: QuantParams) -> tuple[float, ...]:
+    """x_scale * w_scale / out_scale in double precision, one value or one per output channel."""
+    return tuple(x.scale * scale / out.scale for scale in w.scales)

@@ -1,0 +1,150 @@
+"""Run a graph in numpy: one function an op, found in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rlx_edge.errors import DataError, UnsupportedError
+from rlx_edge.ir import Array, DType, Graph, Node, TensorType
+from rlx_edge.ir.ops import (
+    Activation,
+    Binary,
+    Clamp,
+    Concat,
+    Conv,
+    Dequantize,
+    Input,
+    Leaf,
+    MatMul,
+    Op,
+    Pad,
+    Pool,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    Reduce,
+    Reshape,
+    Softmax,
+    Transpose,
+)
+from rlx_edge.reference import floating, integer
+
+OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
+
+
+def _reshape(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
+    return x[0].reshape(out.shape)
+
+
+def _transpose(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
+    assert isinstance(op, Transpose)
+    return np.ascontiguousarray(x[0].transpose(op.perm))
+
+
+def _concat(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
+    assert isinstance(op, Concat)
+    return np.concatenate(x, axis=op.axis)
+
+
+FLOAT: dict[type[Op], OpFunction] = {
+    Quantize: integer.quantize,
+    Conv: floating.conv,
+    Pool: floating.pool,
+    MatMul: floating.matmul,
+    Binary: floating.binary,
+    Activation: floating.activation,
+    Clamp: floating.clamp,
+    Reduce: floating.reduce,
+    Softmax: floating.softmax,
+    Reshape: _reshape,
+    Transpose: _transpose,
+    Pad: integer.pad,
+    Concat: _concat,
+}
+"""By the dtype of the first operand: what each op means on float32."""
+
+INT8: dict[type[Op], OpFunction] = {
+    Quantize: integer.quantize,
+    Dequantize: integer.dequantize,
+    QMatMul: integer.q_matmul,
+    QConv2d: integer.q_conv2d,
+    Pool: integer.pool,
+    Binary: integer.binary,
+    Clamp: integer.clamp,
+    Reduce: integer.reduce,
+    Softmax: integer.softmax,
+    Reshape: _reshape,
+    Transpose: _transpose,
+    Pad: integer.pad,
+    Concat: _concat,
+}
+"""What each op means on int8."""
+
+
+def evaluate(graph: Graph, node: Node, operands: Sequence[Array]) -> Array:
+    """One node's value from its operands' values."""
+    types = graph.operand_types(node)
+    table = INT8 if types[0].dtype == DType.I8 else FLOAT
+    function = table.get(type(node.op))
+    if function is None:
+        raise UnsupportedError(f"{node}: the reference has no {node.op.kind_name} on {types[0].dtype.value}")
+    return function(node.op, operands, types, node.type)
+
+
+def observe(graph: Graph, inputs: Mapping[str, Array], callback: Callable[[Node, Array], None]) -> None:
+    """Run the graph and call `callback(node, value)` for every node as it is computed; memory is freed early.
+
+    `inputs` maps input names to arrays of the input's dtype and shape. `ir.with_batch` makes the graph for a batch.
+    Raises DataError for a missing input, a wrong dtype or a wrong shape.
+    """
+    last_use = {operand: node.id for node in graph.nodes for operand in node.inputs}
+    values: dict[int, Array] = {}
+    for node in graph.nodes:
+        held = _leaf_value(graph, node, inputs)
+        values[node.id] = held if held is not None else evaluate(graph, node, [values[i] for i in node.inputs])
+        callback(node, values[node.id])
+        for operand in {*node.inputs, node.id}:
+            if last_use.get(operand, node.id) <= node.id:
+                del values[operand]
+
+
+def _leaf_value(graph: Graph, node: Node, inputs: Mapping[str, Array]) -> Array | None:
+    if isinstance(node.op, Input):
+        return _checked_input(node, inputs)
+    return graph.constant(node) if isinstance(node.op, Leaf) else None
+
+
+def _checked_input(node: Node, inputs: Mapping[str, Array]) -> Array:
+    value = inputs.get(node.name)
+    if value is None:
+        raise DataError(f"no values for the input {node.name!r}; given: {', '.join(inputs) or 'nothing'}")
+    if value.shape != node.type.shape or value.dtype != node.type.dtype.numpy:
+        raise DataError(f"input {node.name!r} is {node.type}, but {value.dtype}{list(value.shape)} was given")
+    return value
+
+
+def run_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The value of every node that is computed or given, by name. Parameters are left out."""
+    values: dict[str, Array] = {}
+
+    def keep(node: Node, value: Array) -> None:
+        if isinstance(node.op, Input) or not isinstance(node.op, Leaf):
+            values[node.name] = value
+
+    observe(graph, inputs, keep)
+    return values
+
+
+def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The graph's outputs by node name, for one set of inputs."""
+    wanted = set(graph.outputs)
+    values: dict[str, Array] = {}
+
+    def keep(node: Node, value: Array) -> None:
+        if node.id in wanted:
+            values[node.name] = value
+
+    observe(graph, inputs, keep)
+    return {node.name: values[node.name] for node in graph.output_nodes}
