@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Array, DType, Frozen, FrozenAdd, FrozenScale, FrozenSoftmax, QuantParams, Requant, TensorType
-from rlx_edge.ir.ops import Binary, BinaryOp, Op, QConv2d, QMatMul, Quantize, Reduce, ReduceOp, Softmax
+from rlx_edge.ir.ops import Binary, BinaryOp, Op, Pool, QConv2d, QMatMul, Quantize, Reduce, ReduceOp, Softmax
 
 Int = Array
 
@@ -224,6 +224,9 @@ _FREEZE: dict[tuple[type[Op], Requant], _FreezeFunction] = {
     (Quantize, Requant.TFLM): _ratio,
     (Quantize, Requant.TFLITE_REF): _ratio,
     (Quantize, Requant.RLX): _none,
+    (Pool, Requant.TFLM): _none,
+    (Pool, Requant.TFLITE_REF): _none,
+    (Pool, Requant.RLX): _none,
     (Reduce, Requant.TFLM): _mean,
     (Reduce, Requant.TFLITE_REF): _mean,
     (Reduce, Requant.RLX): _none,

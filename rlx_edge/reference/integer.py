@@ -126,6 +126,9 @@ def pool(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorTyp
     image = to_nhwc(x[0], op.layout).astype(np.int64)
     if op.kind is ReduceOp.MAX:
         return from_nhwc(_saturate(windows(image, op, -128).max(axis=(3, 4)), op.clamp), op.layout)
+    if op.requant is Requant.RLX:
+        real = floating.pool(op, [dequantize_f32(x[0], quant_of(types[0]))], types, out)
+        return _saturate(quantize_f32(real, quant_of(out)), op.clamp)
     fill = quant_of(types[0]).zero_point if op.count_include_pad else 0
     sums = windows(image, op, fill).sum(axis=(3, 4))
     count = floating.window_counts(op, image)

@@ -1,0 +1,117 @@
+/* rlx_kernels.h: every kernel, with its parameters.
+ *
+ * All kernels compute the output rows [y0, y1) and touch no other row. Tensors are int8, channels last; a view says
+ * where a row lies (rlx.h). Parameter structs are constant data made by the generator: pointers first, then int32
+ * fields only, so that test firmware can build them from a list of numbers.
+ *
+ * Real values: real = (q - zero_point) * scale. `low` and `high` bound the output in quantized units.
+ * multipliers and shifts: value * multiplier / 2^31 * 2^shift, rounded as rlx_requant.h says; 2^30 <= multiplier < 2^31,
+ * or 0. With per_channel = 0 entry 0 serves all channels.
+ *
+ * Input and output may share memory only where the kernel's comment says so.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef RLX_KERNELS_H
+#define RLX_KERNELS_H
+
+#include "rlx.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* Convolution, also grouped and dilated. Padded positions count as the real value 0. */
+typedef struct {
+    const int8_t *weights;      /* [out_c][k_h][k_w][in_c / groups] */
+    const int32_t *bias;        /* [out_c] */
+    const int32_t *multipliers; /* [out_c] or [1] */
+    const int8_t *shifts;       /* [out_c] or [1] */
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
+    int32_t stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, groups;
+    int32_t x_zp, w_zp, out_zp, low, high, per_channel;
+} rlx_conv_t;
+void rlx_conv_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Depthwise convolution: output channel c reads input channel c / (out_c / in_c). weights: [k_h][k_w][out_c]. */
+void rlx_depthwise_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Matrix product: each row of x [in_c] gives a row of y [out_c]. */
+typedef struct {
+    const int8_t *weights;      /* [out_c][in_c] */
+    const int32_t *bias;        /* [out_c] */
+    const int32_t *multipliers; /* [out_c] or [1] */
+    const int8_t *shifts;       /* [out_c] or [1] */
+    int32_t in_c, out_c, x_zp, w_zp, out_zp, low, high, per_channel;
+} rlx_dense_t;
+void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Pooling. Windows are clipped to the image; count_pad = 1 makes a mean count clipped positions, as real zeros. */
+typedef struct {
+    int32_t in_h, in_w, channels, out_w, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, count_pad, low, high;
+} rlx_pool_t;
+void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_max_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Elementwise add, subtract and multiply of rows of width * channels elements. A stride of 0 broadcasts; so does a
+ * view's pitch of 0. y may be the same memory as an operand that is not broadcast. */
+typedef struct {
+    int32_t width, channels, a_stride_w, a_stride_c, b_stride_w, b_stride_c;
+    int32_t a_zp, b_zp, out_zp, low, high;
+    int32_t left_shift, a_multiplier, a_shift, b_multiplier, b_shift, out_multiplier, out_shift;
+} rlx_binary_t;
+void rlx_add_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_sub_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+/* Uses out_multiplier and out_shift only. */
+void rlx_mul_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Mean over two groups of axes: x is [row][reduce_0][keep_1][reduce_1][keep_2], y is [row][keep_1][keep_2]. */
+typedef struct {
+    int32_t reduce_0, keep_1, reduce_1, keep_2, x_zp, out_zp, multiplier, shift;
+} rlx_mean_t;
+void rlx_mean_s8(const rlx_mean_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Softmax of each row of `width` elements, at most 4095; the output has scale 1/256 and zero point -128.
+ * y may be x. */
+typedef struct {
+    int32_t width, multiplier, left_shift, diff_min;
+} rlx_softmax_t;
+void rlx_softmax_s8(const rlx_softmax_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Pad an image with `value`: output row y is input row y - top, and likewise for columns and channels. */
+typedef struct {
+    int32_t in_h, in_w, in_c, out_w, out_c, top, left, front, value;
+} rlx_pad_t;
+void rlx_pad_s8(const rlx_pad_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Reorder axes: y [row][d1][d2][d3]; stride_i is the step in x's memory for output axis i. x's view is only its base. */
+typedef struct {
+    int32_t d1, d2, d3, stride_0, stride_1, stride_2, stride_3;
+} rlx_transpose_t;
+void rlx_transpose_s8(const rlx_transpose_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Copy `bytes` of each row. */
+typedef struct {
+    int32_t bytes;
+} rlx_copy_t;
+void rlx_copy_s8(const rlx_copy_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* From one scale and zero point to another (multiplier, shift), then bounds. y may be x. */
+typedef struct {
+    int32_t width, x_zp, out_zp, multiplier, shift, low, high;
+} rlx_requantize_t;
+void rlx_requantize_s8(const rlx_requantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* Bounds only. y may be x. */
+void rlx_clamp_s8(const rlx_requantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* float32 rows to int8 and back, in integer arithmetic (rlx_real.h). scale_bits: the scale's IEEE 754 bits. */
+typedef struct {
+    int32_t width, scale_bits, zero_point, low, high;
+} rlx_quantize_t;
+void rlx_quantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dequantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+#if defined(__cplusplus)
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+/* rlx_requant.h: the rounding rule `tflm` in 32- and 64-bit integers. Twin of rlx_edge/reference/fixedpoint.py.
+ *
+ * Right shifts of negative numbers are arithmetic, as gcc and clang define them.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef RLX_REQUANT_H
+#define RLX_REQUANT_H
+
+#include <stdint.h>
+
+/* (x * multiplier + 2^30) >> 31, ties towards +infinity. multiplier must not be INT32_MIN. */
+static inline int32_t rlx_high_mul(int32_t x, int32_t multiplier)
+{
+    return (int32_t)(((int64_t)x * multiplier + (INT64_C(1) << 30)) >> 31);
+}
+
+/* x / 2^bits to nearest, ties away from zero; 0 <= bits <= 31. */
+static inline int32_t rlx_shift_right(int32_t x, int32_t bits)
+{
+    const int32_t mask = (int32_t)((UINT32_C(1) << bits) - 1u);
+    const int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
+    return (x >> bits) + ((x & mask) > threshold ? 1 : 0);
+}
+
+/* x * 2^bits in two's complement; the generator proves that nothing is lost. */
+static inline int32_t rlx_shift_left(int32_t x, int32_t bits)
+{
+    return (int32_t)((uint32_t)x << bits);
+}
+
+/* x * multiplier / 2^31 * 2^shift; -31 <= shift <= 30. */
+static inline int32_t rlx_rescale(int32_t x, int32_t multiplier, int32_t shift)
+{
+    const int32_t left = shift > 0 ? shift : 0;
+    return rlx_shift_right(rlx_high_mul(rlx_shift_left(x, left), multiplier), left - shift);
+}
+
+static inline int32_t rlx_bound(int32_t x, int32_t low, int32_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+#endif

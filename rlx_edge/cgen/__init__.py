@@ -1,0 +1,1 @@
+"""From an int8 graph to a C bundle: legalize, lower, plan memory, pack weights, emit."""

@@ -1,0 +1,207 @@
+"""A plan as C text, through the templates beside this file."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rlx_edge.cgen import text
+from rlx_edge.cgen.emit_steps import StepText, WeightText, collect_weights, step_texts
+from rlx_edge.cgen.lower_elementwise import float_bits
+from rlx_edge.cgen.plan import Plan, Tensor
+from rlx_edge.cgen.target import TargetConfig
+from rlx_edge.ir import DType
+
+API_VERSION = 1
+
+_CTYPES = {DType.I8: "int8_t", DType.F32: "float", DType.I32: "int32_t"}
+_DTYPE_NAMES = {DType.I8: "RLX_S8", DType.F32: "RLX_F32", DType.I32: "RLX_S32"}
+
+
+@dataclass(frozen=True)
+class PortText:
+    """An input or output, in the words of the header."""
+
+    accessor: str
+    macro: str
+    text: str
+    ctype: str
+    elements: int
+    shape: tuple[int, ...]
+    layout: str | None
+    offset: int
+    quant: bool
+    scale: str
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class TensorText:
+    """An entry of the model's table of tensors."""
+
+    name: str
+    offset: int
+    bytes: int
+    step: str
+    scale: str
+    zero_point: int
+    dtype: str
+    rank: int
+    dims: str
+
+
+@dataclass(frozen=True)
+class Helper:
+    """What a quantize or dequantize helper needs: the scale's bits and the zero point."""
+
+    bits: int
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """Everything that the templates show."""
+
+    name: str
+    upper: str
+    source: str
+    target: str
+    requires: str | None
+    api_version: int
+    kernels_id: str
+    ident: str
+    hash_bytes: str
+    macs: int
+    arena_bytes: int
+    stack_bytes: int
+    inputs: tuple[PortText, ...]
+    outputs: tuple[PortText, ...]
+    output_indices: tuple[int, ...]
+    tensors: tuple[TensorText, ...]
+    steps: tuple[StepText, ...]
+    constants: tuple[WeightText, ...]
+    weight_bytes: int
+    weights_crc: str
+    proofs: tuple[str, ...]
+    has_constant_views: bool
+    quantize: Helper | None
+    dequantize: Helper | None
+
+
+@dataclass(frozen=True)
+class EmittedModel:
+    """The files of a model's folder by name, and its hash (32 hexadecimal digits)."""
+
+    name: str
+    files: Mapping[str, str]
+    hash: str
+
+
+def emit(plan: Plan, name: str, target: TargetConfig, kernels_id: str) -> EmittedModel:
+    """Write a plan as C. The same plan gives the same text; its hash covers weights, plan and kernels."""
+    model = _model_text(plan, text.identifier(name), target, kernels_id)
+    blank = _render(model)
+    digest = hashlib.sha256("\0".join(blank.values()).encode()).hexdigest()[:32]
+    rules = sorted({n.op.requant.value for n in plan.graph.nodes if hasattr(n.op, "requant")})
+    ident = f"{name} {'+'.join(rules) or 'exact'} {target.name} {digest}"
+    hash_bytes = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(digest))
+    return EmittedModel(name, _render(replace(model, ident=ident, hash_bytes=hash_bytes)), digest)
+
+
+def _render(model: ModelText) -> dict[str, str]:
+    environment = Environment(
+        loader=PackageLoader("rlx_edge.cgen"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["comment"] = text.comment
+    environment.filters["cstring"] = text.c_string
+    files = {f"{model.name}.h": "model.h.j2", f"{model.name}.c": "model.c.j2"}
+    files |= {f"{model.name}_weights.h": "weights.h.j2", f"{model.name}_weights.c": "weights.c.j2"}
+    return {file: environment.get_template(template).render(m=model) for file, template in files.items()}
+
+
+def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) -> ModelText:
+    constants, names = collect_weights(plan)
+    packed = b"".join(c.values.astype(c.values.dtype.newbyteorder("<")).tobytes() for c in constants)
+    inputs = [plan.tensors[i] for i in range(len(plan.graph.inputs))]
+    outputs = [plan.tensors[i] for i in plan.outputs]
+    return ModelText(
+        name=name,
+        upper=name.upper(),
+        source=plan.graph.metadata.get("source", plan.graph.name),
+        target=target.name,
+        requires=target.requires,
+        api_version=API_VERSION,
+        kernels_id=kernels_id,
+        ident="",
+        hash_bytes="0",
+        macs=sum(plan.graph.macs(node) for node in plan.graph.nodes),
+        arena_bytes=plan.arena_bytes,
+        stack_bytes=plan.stack_bytes,
+        inputs=tuple(_port(name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
+        outputs=tuple(_port(name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
+        output_indices=plan.outputs,
+        tensors=tuple(map(_tensor, plan.tensors)),
+        steps=step_texts(plan, names),
+        constants=constants,
+        weight_bytes=len(packed),
+        weights_crc=f"0x{zlib.crc32(packed):08x}",
+        proofs=plan.proofs,
+        has_constant_views=any(
+            not isinstance(view.base, int) for step in plan.steps for call in step.calls for view in call.inputs
+        ),
+        quantize=_helper(inputs[0]) if inputs else None,
+        dequantize=_helper(outputs[0]),
+    )
+
+
+def _port(name: str, role: str, tensor: Tensor, index: int, count: int) -> PortText:
+    suffix = f"_{index}" if count > 1 else ""
+    quant = tensor.type.quant
+    return PortText(
+        accessor=f"{name}_{role}{suffix}",
+        macro=f"{name}_{role}{suffix}".upper(),
+        text=f"{tensor.name}: {tensor.type}",
+        ctype=_CTYPES[tensor.type.dtype],
+        elements=tensor.type.elements,
+        shape=tensor.type.shape,
+        layout="NHWC" if len(tensor.type.shape) == 4 else None,
+        offset=tensor.offset,
+        quant=quant is not None,
+        scale=float_literal(quant.scale if quant else 0.0),
+        zero_point=quant.zero_point if quant else 0,
+    )
+
+
+def _tensor(tensor: Tensor) -> TensorText:
+    quant = tensor.type.quant
+    return TensorText(
+        name=tensor.name[:63],
+        offset=tensor.offset,
+        bytes=tensor.type.bytes,
+        step="RLX_NO_STEP" if tensor.step is None else f"{tensor.step}u",
+        scale=float_literal(quant.scale if quant else 0.0),
+        zero_point=quant.zero_point if quant else 0,
+        dtype=_DTYPE_NAMES[tensor.type.dtype],
+        rank=len(tensor.type.shape),
+        dims=", ".join(map(str, tensor.type.shape)) or "0",
+    )
+
+
+def _helper(tensor: Tensor) -> Helper | None:
+    if tensor.type.quant is None:
+        return None
+    return Helper(float_bits(tensor.type.quant.scale), tensor.type.quant.zero_point)
+
+
+def float_literal(value: float) -> str:
+    """A C literal that reads back as the same float32."""
+    digits = f"{np.float32(value):.9g}"
+    return f"{digits}f" if any(c in digits for c in ".e") else f"{digits}.0f"

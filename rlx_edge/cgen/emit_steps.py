@@ -1,0 +1,129 @@
+"""Steps, their parameters and their constants as pieces of C text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx_edge.cgen import text
+from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.plan import Call, Constant, Plan, Step, View
+from rlx_edge.ir import Array
+
+FIELDS_PER_LINE = 7
+
+
+@dataclass(frozen=True, eq=False)
+class WeightText:
+    """A constant in the object that holds them all."""
+
+    name: str
+    ctype: str
+    values: Array
+    note: str
+
+    @property
+    def shape(self) -> str:
+        return str(list(self.values.shape))
+
+    @property
+    def table(self) -> str:
+        return text.number_table(self.values)
+
+
+@dataclass(frozen=True)
+class ParamsText:
+    """A parameter struct: its type, its name and its initializer's lines."""
+
+    struct: str
+    name: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepText:
+    """A step: its function, what the comment above it says, parameters and calls."""
+
+    function: str
+    name: str
+    op: str
+    macs: int
+    lines: tuple[str, ...]
+    params: tuple[ParamsText, ...]
+    calls: tuple[str, ...]
+
+
+def collect_weights(plan: Plan) -> tuple[tuple[WeightText, ...], Mapping[int, str]]:
+    """All constants, int32 first so that nothing needs padding, and the C name of each by `id(constant)`."""
+    found: list[WeightText] = []
+    names: dict[int, str] = {}
+    for index, step in enumerate(plan.steps):
+        node = plan.graph.nodes[step.node]
+        taken: dict[str, int] = {}
+        for constant in _constants(step):
+            if id(constant) in names:
+                continue
+            taken[constant.name] = taken.get(constant.name, -1) + 1
+            suffix = f"_{taken[constant.name]}" if taken[constant.name] else ""
+            names[id(constant)] = f"s{index:02}_{constant.name}{suffix}"
+            ctype = "int32_t" if constant.values.dtype == np.int32 else "int8_t"
+            found.append(WeightText(names[id(constant)], ctype, constant.values, f" of {node.name}"))
+    if not found:
+        found.append(WeightText("none", "int8_t", np.zeros(1, np.int8), ": the model has no constants"))
+    return tuple(sorted(found, key=lambda c: c.ctype != "int32_t")), names
+
+
+def _constants(step: Step) -> list[Constant]:
+    found = []
+    for call in step.calls:
+        found += [view.base for view in call.inputs if isinstance(view.base, Constant)]
+        found += [call.constants[pointer] for pointer in call.kernel.pointers]
+    return found
+
+
+def step_texts(plan: Plan, names: Mapping[int, str]) -> tuple[StepText, ...]:
+    offsets = {tensor.node: tensor.offset for tensor in plan.tensors}
+    return tuple(_step_text(plan, i, step, names, offsets) for i, step in enumerate(plan.steps))
+
+
+def _step_text(plan: Plan, index: int, step: Step, names: Mapping[int, str], offsets: Mapping[int, int]) -> StepText:
+    node = plan.graph.nodes[step.node]
+    params: dict[tuple[int, int], ParamsText] = {}
+    calls = []
+    for call in step.calls:
+        key = (id(call.params), id(call.constants))
+        if key not in params:
+            suffix = f"_{len(params)}" if params else ""
+            params[key] = ParamsText(call.kernel.struct, f"p{index:02}{suffix}", _fields(call, names))
+        calls.append(_call_text(call, params[key].name, names, offsets))
+    macs = plan.graph.macs(node)
+    lines = [f"{operand.name}: {operand.type}" for operand in plan.graph.operands(node) if operand.id in offsets]
+    lines.append(f"-> {node.name}: {node.type}")
+    lines.append(f"{macs:,} MACs" if macs else f"{node.type.elements:,} elements")
+    if node.sources and node.sources != (node.name,):
+        lines.append(f"from {', '.join(node.sources)}")
+    return StepText(
+        f"step_{index:02}", node.name, node.op.kind_name, macs, tuple(lines), tuple(params.values()), tuple(calls)
+    )
+
+
+def _fields(call: Call, names: Mapping[int, str]) -> tuple[str, ...]:
+    kernel: Kernel = call.kernel
+    lines = [f".{pointer} = W.{names[id(call.constants[pointer])]}," for pointer in kernel.pointers]
+    fields = [f".{name} = {call.params[name]}," for name in kernel.fields]
+    lines += [" ".join(fields[i : i + FIELDS_PER_LINE]) for i in range(0, len(fields), FIELDS_PER_LINE)]
+    return tuple(lines)
+
+
+def _call_text(call: Call, params: str, names: Mapping[int, str], offsets: Mapping[int, int]) -> str:
+    views = ", ".join(_view_text(view, names, offsets) for view in (*call.inputs, call.output))
+    return f"{call.kernel.name}(&{params}, {views}, 0, {call.rows});"
+
+
+def _view_text(view: View, names: Mapping[int, str], offsets: Mapping[int, int]) -> str:
+    if isinstance(view.base, Constant):
+        offset = f" + {view.offset}" if view.offset else ""
+        return f"in_flash(W.{names[id(view.base)]}{offset}, {view.pitch})"
+    return f"at(arena, {offsets[view.base] + view.offset}, {view.pitch})"

@@ -1,0 +1,94 @@
+"""The kernels that generated code can call: a line each, in the words of firmware/kernels/rlx_kernels.h."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C kernel: its function, its parameter struct (pointers first, then int32 fields) and its input views.
+
+    `in_place`: the output may be the memory of an input of the same size (when that input is not needed afterwards).
+    `stack_bytes` bounds what the kernel and what it calls take from the stack, under any optimization level.
+    """
+
+    name: str
+    struct: str
+    pointers: tuple[str, ...]
+    fields: tuple[str, ...]
+    inputs: int = 1
+    in_place: bool = False
+    stack_bytes: int = 320
+
+    @property
+    def source(self) -> str:
+        """The C file that defines it."""
+        return _SOURCES.get(self.name, f"{self.name}.c")
+
+
+_SOURCES = {"rlx_sub_s8": "rlx_add_s8.c"}
+
+_CONV_FIELDS = (
+    *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
+    *("stride_h", "stride_w", "dilation_h", "dilation_w", "pad_top", "pad_left", "groups"),
+    *("x_zp", "w_zp", "out_zp", "low", "high", "per_channel"),
+)
+_WEIGHTS = ("weights", "bias", "multipliers", "shifts")
+_POOL_FIELDS = (
+    *("in_h", "in_w", "channels", "out_w", "k_h", "k_w"),
+    *("stride_h", "stride_w", "pad_top", "pad_left", "x_zp", "count_pad", "low", "high"),
+)
+_BINARY_FIELDS = (
+    *("width", "channels", "a_stride_w", "a_stride_c", "b_stride_w", "b_stride_c"),
+    *("a_zp", "b_zp", "out_zp", "low", "high"),
+    *("left_shift", "a_multiplier", "a_shift", "b_multiplier", "b_shift", "out_multiplier", "out_shift"),
+)
+_REQUANTIZE_FIELDS = ("width", "x_zp", "out_zp", "multiplier", "shift", "low", "high")
+_QUANTIZE_FIELDS = ("width", "scale_bits", "zero_point", "low", "high")
+
+CONV = Kernel("rlx_conv_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS)
+DEPTHWISE = Kernel("rlx_depthwise_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS)
+DENSE = Kernel(
+    "rlx_dense_s8",
+    "rlx_dense_t",
+    _WEIGHTS,
+    ("in_c", "out_c", "x_zp", "w_zp", "out_zp", "low", "high", "per_channel"),
+)
+AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)
+MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)
+ADD = Kernel("rlx_add_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
+SUB = Kernel("rlx_sub_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
+MUL = Kernel("rlx_mul_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
+MEAN = Kernel(
+    "rlx_mean_s8",
+    "rlx_mean_t",
+    (),
+    ("reduce_0", "keep_1", "reduce_1", "keep_2", "x_zp", "out_zp", "multiplier", "shift"),
+)
+SOFTMAX = Kernel(
+    "rlx_softmax_s8", "rlx_softmax_t", (), ("width", "multiplier", "left_shift", "diff_min"), in_place=True
+)
+PAD = Kernel(
+    "rlx_pad_s8",
+    "rlx_pad_t",
+    (),
+    ("in_h", "in_w", "in_c", "out_w", "out_c", "top", "left", "front", "value"),
+)
+TRANSPOSE = Kernel(
+    "rlx_transpose_s8",
+    "rlx_transpose_t",
+    (),
+    ("d1", "d2", "d3", "stride_0", "stride_1", "stride_2", "stride_3"),
+)
+COPY = Kernel("rlx_copy_s8", "rlx_copy_t", (), ("bytes",))
+REQUANTIZE = Kernel("rlx_requantize_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
+CLAMP = Kernel("rlx_clamp_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
+QUANTIZE = Kernel("rlx_quantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
+DEQUANTIZE = Kernel("rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
+
+ALL: tuple[Kernel, ...] = (
+    *(CONV, DEPTHWISE, DENSE, AVG_POOL, MAX_POOL, ADD, SUB, MUL, MEAN, SOFTMAX),
+    *(PAD, TRANSPOSE, COPY, REQUANTIZE, CLAMP, QUANTIZE, DEQUANTIZE),
+)
+"""In the order of the case numbers that the resident test firmware knows them by."""

@@ -1,0 +1,47 @@
+"""Means and softmax as kernel calls."""
+
+from __future__ import annotations
+
+import math
+
+from rlx_edge.cgen import kernels
+from rlx_edge.cgen.plan import Call, View
+from rlx_edge.ir import FrozenScale, FrozenSoftmax, Graph, Node, Shape
+from rlx_edge.ir.ops import Reduce, Softmax
+from rlx_edge.reference.integer import quant_of
+
+
+def mean(graph: Graph, node: Node) -> tuple[Call, ...]:
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, Reduce) and isinstance(op.frozen, FrozenScale)
+    rows, reduce_0, keep_1, reduce_1, keep_2 = alternate(x.type.shape, op.axes)
+    params = dict(reduce_0=reduce_0, keep_1=keep_1, reduce_1=reduce_1, keep_2=keep_2)
+    params |= dict(x_zp=quant_of(x.type).zero_point, out_zp=quant_of(node.type).zero_point)
+    params |= dict(multiplier=op.frozen.multipliers[0], shift=op.frozen.shifts[0])
+    source = View(x.id, reduce_0 * keep_1 * reduce_1 * keep_2)
+    return (Call(kernels.MEAN, params, (source,), View(node.id, keep_1 * keep_2), rows),)
+
+
+def alternate(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, int, int, int]:
+    """A shape of at most four axes as [keep][reduce][keep][reduce][keep], neighbors of a kind joined."""
+    reduced = {axis % len(shape) for axis in axes}
+    sizes: list[int] = [1]
+    reducing = False
+    for axis, size in enumerate(shape):
+        if (axis in reduced) != reducing:
+            reducing = not reducing
+            sizes.append(1)
+        sizes[-1] *= size
+    sizes += [1] * (5 - len(sizes))
+    rows, reduce_0, keep_1, reduce_1, keep_2 = sizes
+    return rows, reduce_0, keep_1, reduce_1, keep_2
+
+
+def softmax(graph: Graph, node: Node) -> tuple[Call, ...]:
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, Softmax) and isinstance(op.frozen, FrozenSoftmax)
+    width = x.type.shape[-1]
+    params = dict(width=width, multiplier=op.frozen.multiplier)
+    params |= dict(left_shift=op.frozen.left_shift, diff_min=op.frozen.diff_min)
+    rows = math.prod(x.type.shape[:-1])
+    return (Call(kernels.SOFTMAX, params, (View(x.id, width),), View(node.id, width), rows),)

@@ -1,0 +1,85 @@
+"""What generated code does, as data: tensors in an arena, and steps that call kernels on views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.ir import Array, Graph, TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """An array in flash: int8 or int32, with the name that it has within its step."""
+
+    name: str
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Rows of a tensor (by node id) or of a constant: the C code's rlx_view_t. `offset` is in bytes."""
+
+    base: int | Constant
+    pitch: int
+    offset: int = 0
+    ring: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One kernel call: rows [0, rows) of its output."""
+
+    kernel: Kernel
+    params: Mapping[str, int]
+    inputs: tuple[View, ...]
+    output: View
+    rows: int
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """All calls that compute one tensor. A step without calls only renames a tensor (a reshape)."""
+
+    node: int
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in the arena. `step` completes it; None for a model input."""
+
+    node: int
+    name: str
+    type: TensorType
+    sources: tuple[str, ...]
+    offset: int
+    step: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A model ready to be written as C. `tensors` has the inputs first; offsets are bytes from the arena's start."""
+
+    graph: Graph
+    tensors: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+    arena_bytes: int
+    stack_bytes: int
+    proofs: tuple[str, ...]
+
+    def tensor_of(self, node: int) -> int:
+        """The index in `tensors` of a node's tensor."""
+        return next(i for i, tensor in enumerate(self.tensors) if tensor.node == node)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return tuple(self.tensor_of(i) for i in self.graph.outputs)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels that the plan calls, each once, by name."""
+        used = {call.kernel.name: call.kernel for step in self.steps for call in step.calls}
+        return tuple(used[name] for name in sorted(used))

@@ -1,0 +1,89 @@
+"""Proofs, from the actual weights, that no int32 in a kernel overflows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx_edge.ir import Array, FrozenAdd, FrozenScale, Graph, Node
+from rlx_edge.ir.ops import Binary, BinaryOp, Pool, QConv2d, QMatMul, Quantize, Reduce
+from rlx_edge.reference.integer import quant_of
+
+LIMIT = (1 << 31) - 256
+"""Room is kept for the output's zero point, which is added last."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The largest magnitude that an int32 of the kernel can reach."""
+
+    largest: int
+    what: str
+
+    @property
+    def holds(self) -> bool:
+        return self.largest < LIMIT
+
+    @property
+    def text(self) -> str:
+        share = self.largest / 2**31
+        verdict = "fits" if self.holds else "does not fit"
+        return f"|{self.what}| <= {self.largest}, {share:.1%} of 2^31, {verdict} in int32"
+
+
+def prove(graph: Graph, node: Node) -> Bound | None:
+    """The bound of a node, or None for an op that computes nothing that could overflow."""
+    op = node.op
+    if isinstance(op, QConv2d | QMatMul):
+        return _weighted(graph, node, op)
+    if isinstance(op, Binary):
+        return _binary(graph, node, op)
+    if isinstance(op, Quantize) and isinstance(op.frozen, FrozenScale):
+        reach = _reach(quant_of(graph.nodes[node.inputs[0]].type).zero_point)
+        return Bound(_shifted(reach, op.frozen), "(x - zero_point) << left shift")
+    if isinstance(op, Reduce) and isinstance(op.frozen, FrozenScale):
+        source = graph.nodes[node.inputs[0]].type
+        count = source.elements // node.type.elements
+        return Bound(_shifted(count * _reach(quant_of(source).zero_point), op.frozen), "sum << left shift")
+    if isinstance(op, Pool):
+        return Bound(op.kernel_size[0] * op.kernel_size[1] * 129, "sum + count / 2")
+    return None
+
+
+def _reach(zero_point: int) -> int:
+    """The largest |x - zero_point| of an int8 x."""
+    return max(127 - zero_point, zero_point + 128)
+
+
+def _shifted(value: int, frozen: FrozenScale) -> int:
+    return value << max(0, *frozen.shifts)
+
+
+def _weighted(graph: Graph, node: Node, op: QConv2d | QMatMul) -> Bound:
+    """Sum over the taps of the largest |product|, plus |bias|: bounds every partial sum, in any order."""
+    _, w_node, bias_node = graph.operands(node)
+    w, bias = graph.constant(w_node), graph.constant(bias_node)
+    assert w is not None and bias is not None and isinstance(op.frozen, FrozenScale)
+    per_channel = _rows(w, op).astype(np.int64) - op.w_zp
+    low, high = -128 - op.x_zp, 127 - op.x_zp
+    products = np.maximum(np.abs(per_channel * low), np.abs(per_channel * high)).sum(axis=1)
+    left = np.maximum(np.array(op.frozen.shifts, np.int64), 0)
+    largest = [int(v) << int(s) for v, s in np.broadcast(products + np.abs(bias.astype(np.int64)), left)]
+    return Bound(max(largest), "accumulator" if not left.any() else "accumulator << left shift")
+
+
+def _rows(w: Array, op: QConv2d | QMatMul) -> Array:
+    """Weights as [C_out, taps]."""
+    return w.T if isinstance(op, QMatMul) else w.reshape(w.shape[0], -1)
+
+
+def _binary(graph: Graph, node: Node, op: Binary) -> Bound:
+    a, b = (_reach(quant_of(t).zero_point) for t in graph.operand_types(node))
+    if op.fn is BinaryOp.MUL:
+        assert isinstance(op.frozen, FrozenScale)
+        return Bound(_shifted(a * b, op.frozen), "a * b << left shift")
+    assert isinstance(op.frozen, FrozenAdd)
+    # The multipliers of a and b are at most one half, so each rescaled operand is smaller than the shifted one.
+    total = (a + b) << op.frozen.left_shift
+    return Bound(_shifted(total, op.frozen.out), "rescaled a + b")
