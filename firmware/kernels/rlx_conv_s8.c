@@ -1,50 +1,85 @@
 /* rlx_conv_s8: int8 convolution with int32 accumulators, the portable kernel that defines the meaning.
  *
  * x [in_h][in_w][in_c], weights [out_c][k_h][k_w][in_c / groups], y [out_h][out_w][out_c]. Any stride, dilation,
- * padding, number of groups and zero point. No scratch. x and y must not overlap.
+ * padding, number of groups and zero point. The input's zero point is in the bias already, so that x is used as it is
+ * and padded positions count as x_zp. No scratch. x and y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#include "rlx_dot.h"
 #include "rlx_kernels.h"
 #include "rlx_requant.h"
 #include "rlx_window.h"
 
-/* sum of (x - x_zp) * (w - w_zp) */
-static inline int32_t dot(const int8_t *x, const int8_t *w, int32_t n, int32_t x_zp, int32_t w_zp)
-{
-    int32_t sum = 0;
-    if (w_zp == 0) {
-        for (int32_t i = 0; i < n; i++) {
-            sum += (x[i] - x_zp) * w[i];
-        }
-    } else {
-        for (int32_t i = 0; i < n; i++) {
-            sum += (x[i] - x_zp) * (w[i] - w_zp);
-        }
-    }
-    return sum;
-}
+/* What all output channels of a pixel share. A kernel row has `before` taps left of the image, `runs` runs of `run`
+ * inside it, and `after` right of it (in weights); runs lie `x_step` bytes apart in x. */
+typedef struct {
+    int32_t run, runs, x_step, before, after, row_taps;
+    int32_t start, row_step, wrap; /* first row's offset in x, bytes to the next row, where the ring ends */
+} taps_t;
 
-static void conv_pixel(const rlx_conv_t *p, rlx_view_t x, rlx_window_t win, int8_t *out)
+static taps_t pixel_taps(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *win)
 {
     const int32_t group_in = p->in_c / p->groups;
-    const int32_t group_out = p->out_c / p->groups;
-    /* Without dilation and groups, the taps of a kernel row are neighbors in memory: one long run. */
+    const int32_t inside = win->kx1 - win->kx0;
+    /* Without dilation and groups, the taps of a row are neighbors in memory: one long run. */
     const bool joined = p->dilation_w == 1 && p->groups == 1;
-    const int32_t run = joined ? (win.kx1 - win.kx0) * p->in_c : group_in;
-    const int32_t runs = joined ? (win.kx1 > win.kx0 ? 1 : 0) : win.kx1 - win.kx0;
-    for (int32_t c = 0; c < p->out_c; c++) {
-        const int32_t first = win.x0 * p->in_c + c / group_out * group_in;
-        const int8_t *w = p->weights + (c * p->k_h + win.ky0) * p->k_w * group_in + win.kx0 * group_in;
-        int32_t acc = p->bias[c];
-        for (int32_t ky = win.ky0; ky < win.ky1; ky++, w += p->k_w * group_in) {
-            const int8_t *row = rlx_row(x, win.y0 + (ky - win.ky0) * p->dilation_h) + first;
-            for (int32_t r = 0; r < runs; r++) {
-                acc += dot(row + r * p->dilation_w * p->in_c, w + r * group_in, run, p->x_zp, p->w_zp);
-            }
+    const taps_t taps = {
+        .run = joined ? inside * group_in : group_in,
+        .runs = joined ? 1 : inside,
+        .x_step = p->dilation_w * p->in_c,
+        .before = win->kx0 * group_in,
+        .after = (p->k_w - win->kx1) * group_in,
+        .row_taps = p->k_w * group_in,
+        .start = (int32_t)(rlx_row(x, win->y0) - x.base) + win->x0 * p->in_c,
+        .row_step = p->dilation_h * x.pitch,
+        .wrap = x.ring != 0 ? x.ring * x.pitch : INT32_MAX,
+    };
+    return taps;
+}
+
+/* One kernel row inside the image; taps left and right of the image count as x_zp. */
+static inline int32_t kernel_row(const rlx_conv_t *p, const taps_t *t, const int8_t *x, const int8_t *w)
+{
+    int32_t acc = 0;
+    const int8_t *inside = w + t->before;
+    for (int32_t r = 0; r < t->runs; r++, x += t->x_step, inside += t->run) {
+        acc += rlx_dot_s8(x, inside, t->run, p->w_zp);
+    }
+    if (t->before + t->after != 0) {
+        acc += p->x_zp * rlx_sum_s8(w, t->before, p->w_zp);
+        acc += p->x_zp * rlx_sum_s8(w + t->row_taps - t->after, t->after, p->w_zp);
+    }
+    return acc;
+}
+
+/* All kernel rows, for one output channel whose group's input channels begin at x. */
+static inline int32_t accumulate(
+    const rlx_conv_t *p, const rlx_window_t *win, const taps_t *t, const int8_t *x, const int8_t *w)
+{
+    int32_t acc = p->x_zp * rlx_sum_s8(w, win->ky0 * t->row_taps, p->w_zp);
+    w += win->ky0 * t->row_taps;
+    int32_t at = t->start;
+    for (int32_t ky = win->ky0; ky < win->ky1; ky++, w += t->row_taps) {
+        acc += kernel_row(p, t, x + at, w);
+        at += t->row_step;
+        at -= at >= t->wrap ? t->wrap : 0;
+    }
+    return acc + p->x_zp * rlx_sum_s8(w, (p->k_h - win->ky1) * t->row_taps, p->w_zp);
+}
+
+static void conv_pixel(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *win, int8_t *out)
+{
+    const taps_t taps = pixel_taps(p, x, win);
+    const int32_t group_out = p->out_c / p->groups;
+    const int8_t *w = p->weights;
+    int32_t c = 0;
+    for (const int8_t *group = x.base; c < p->out_c; group += p->in_c / p->groups) {
+        for (const int32_t end = c + group_out; c < end; c++, w += p->k_h * taps.row_taps) {
+            const int32_t acc = p->bias[c] + accumulate(p, win, &taps, group, w);
+            const int32_t i = c * p->per_channel;
+            const int32_t q = rlx_rescale(acc, p->multipliers[i], p->shifts[i]) + p->out_zp;
+            out[c] = (int8_t)rlx_bound(q, p->low, p->high);
         }
-        const int32_t i = c * p->per_channel;
-        acc = rlx_rescale(acc, p->multipliers[i], p->shifts[i]) + p->out_zp;
-        out[c] = (int8_t)rlx_bound(acc, p->low, p->high);
     }
 }
 
@@ -53,7 +88,8 @@ void rlx_conv_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, in
     for (int32_t oy = y0; oy < y1; oy++) {
         int8_t *out = rlx_row(y, oy);
         for (int32_t ox = 0; ox < p->out_w; ox++, out += p->out_c) {
-            conv_pixel(p, x, rlx_conv_window(p, oy, ox), out);
+            const rlx_window_t win = rlx_conv_window(p, oy, ox);
+            conv_pixel(p, x, &win, out);
         }
     }
 }

@@ -1,8 +1,10 @@
 /* rlx_dense_s8: int8 matrix product with int32 accumulators, portable.
  *
- * x [rows][in_c], weights [out_c][in_c], y [rows][out_c]. No scratch. x and y must not overlap.
+ * x [rows][in_c], weights [out_c][in_c], y [rows][out_c]. The input's zero point is in the bias already. No scratch.
+ * x and y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#include "rlx_dot.h"
 #include "rlx_kernels.h"
 #include "rlx_requant.h"
 
@@ -13,10 +15,7 @@ void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, 
         int8_t *out = rlx_row(y, row);
         const int8_t *w = p->weights;
         for (int32_t c = 0; c < p->out_c; c++, w += p->in_c) {
-            int32_t acc = p->bias[c];
-            for (int32_t k = 0; k < p->in_c; k++) {
-                acc += (in[k] - p->x_zp) * (w[k] - p->w_zp);
-            }
+            const int32_t acc = p->bias[c] + rlx_dot_s8(in, w, p->in_c, p->w_zp);
             const int32_t i = c * p->per_channel;
             const int32_t q = rlx_rescale(acc, p->multipliers[i], p->shifts[i]) + p->out_zp;
             out[c] = (int8_t)rlx_bound(q, p->low, p->high);

@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/* Convolution, also grouped and dilated. Padded positions count as the real value 0. */
+/* Convolution, also grouped and dilated. Padded positions count as the real value 0.
+ * bias: with the input's zero point folded in, bias[c] - x_zp * (sum over the taps of w - w_zp). */
 typedef struct {
     const int8_t *weights;      /* [out_c][k_h][k_w][in_c / groups] */
     const int32_t *bias;        /* [out_c] */
@@ -35,13 +36,13 @@ void rlx_conv_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, in
 /* Depthwise convolution: output channel c reads input channel c / (out_c / in_c). weights: [k_h][k_w][out_c]. */
 void rlx_depthwise_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
-/* Matrix product: each row of x [in_c] gives a row of y [out_c]. */
+/* Matrix product: each row of x [in_c] gives a row of y [out_c]. bias: folded as a convolution's. */
 typedef struct {
     const int8_t *weights;      /* [out_c][in_c] */
     const int32_t *bias;        /* [out_c] */
     const int32_t *multipliers; /* [out_c] or [1] */
     const int8_t *shifts;       /* [out_c] or [1] */
-    int32_t in_c, out_c, x_zp, w_zp, out_zp, low, high, per_channel;
+    int32_t in_c, out_c, w_zp, out_zp, low, high, per_channel;
 } rlx_dense_t;
 void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 

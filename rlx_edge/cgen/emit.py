@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import DType
 
 API_VERSION = 1
+MAX_NAME = 63
 
 _CTYPES = {DType.I8: "int8_t", DType.F32: "float", DType.I32: "int32_t"}
 _DTYPE_NAMES = {DType.I8: "RLX_S8", DType.F32: "RLX_F32", DType.I32: "RLX_S32"}
@@ -132,6 +133,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
     packed = b"".join(c.values.astype(c.values.dtype.newbyteorder("<")).tobytes() for c in constants)
     inputs = [plan.tensors[i] for i in range(len(plan.graph.inputs))]
     outputs = [plan.tensors[i] for i in plan.outputs]
+    names_on_device = short_names(plan.tensors)
     return ModelText(
         name=name,
         upper=name.upper(),
@@ -148,7 +150,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         inputs=tuple(_port(name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
         outputs=tuple(_port(name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
         output_indices=plan.outputs,
-        tensors=tuple(map(_tensor, plan.tensors)),
+        tensors=tuple(_tensor(tensor, names_on_device[tensor.name]) for tensor in plan.tensors),
         steps=step_texts(plan, names),
         constants=constants,
         weight_bytes=len(packed),
@@ -180,10 +182,21 @@ def _port(name: str, role: str, tensor: Tensor, index: int, count: int) -> PortT
     )
 
 
-def _tensor(tensor: Tensor) -> TensorText:
+def short_names(tensors: Sequence[Tensor]) -> dict[str, str]:
+    """Tensor names as the device says them: printable ASCII, at most 63 characters, still unique; by full name."""
+    made: dict[str, str] = {}
+    for index, tensor in enumerate(tensors):
+        short = text.comment(tensor.name)
+        if len(short) > MAX_NAME or short in made.values():
+            short = f"{index}:{short}"[:MAX_NAME]
+        made[tensor.name] = short
+    return made
+
+
+def _tensor(tensor: Tensor, name: str) -> TensorText:
     quant = tensor.type.quant
     return TensorText(
-        name=tensor.name[:63],
+        name=name,
         offset=tensor.offset,
         bytes=tensor.type.bytes,
         step="RLX_NO_STEP" if tensor.step is None else f"{tensor.step}u",

@@ -53,7 +53,7 @@ DENSE = Kernel(
     "rlx_dense_s8",
     "rlx_dense_t",
     _WEIGHTS,
-    ("in_c", "out_c", "x_zp", "w_zp", "out_zp", "low", "high", "per_channel"),
+    ("in_c", "out_c", "w_zp", "out_zp", "low", "high", "per_channel"),
 )
 AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)
 MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)

@@ -45,6 +45,12 @@ def _weights_of(graph: Graph, node: Node) -> tuple[Array, Array]:
     return w, bias
 
 
+def folded_bias(rows: Array, bias: Array, op: QConv2d | QMatMul) -> Array:
+    """bias - x_zp * sum of (w - w_zp), int64: with it a kernel can take x as it is. rows: weights [C_out, taps]."""
+    sums = (rows.astype(np.int64) - op.w_zp).sum(axis=1)
+    return np.asarray(bias.astype(np.int64) - op.x_zp * sums)
+
+
 def conv(graph: Graph, node: Node) -> tuple[Call, ...]:
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
@@ -54,6 +60,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...]:
     top, left, _, _ = pad_sides(op.padding)
     tables, per_channel = _scale_tables(op.frozen)
     depthwise = op.groups == in_c and in_c > 1
+    folded = folded_bias(w.reshape(out_c, -1), bias, op)
     packed = np.ascontiguousarray(w[..., 0].transpose(1, 2, 0)) if depthwise else w
     params = {
         **dict(in_h=in_h, in_w=in_w, in_c=in_c, out_w=out_w, out_c=out_c),
@@ -62,7 +69,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...]:
         **dict(x_zp=op.x_zp, w_zp=op.w_zp, out_zp=op.out_zp, per_channel=per_channel),
         **bounds(op.clamp),
     }
-    constants = {"weights": Constant("weights", packed), "bias": Constant("bias", bias), **tables}
+    constants = {"weights": Constant("weights", packed), "bias": Constant("bias", folded.astype(np.int32)), **tables}
     kernel = kernels.DEPTHWISE if depthwise else kernels.CONV
     return tuple(
         Call(kernel, params, (source,), target, out_h, constants)
@@ -77,12 +84,12 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...]:
     rows, in_c = x.type.shape
     tables, per_channel = _scale_tables(op.frozen)
     params = {
-        **dict(in_c=in_c, out_c=w.shape[1], x_zp=op.x_zp, w_zp=op.w_zp, out_zp=op.out_zp, per_channel=per_channel),
+        **dict(in_c=in_c, out_c=w.shape[1], w_zp=op.w_zp, out_zp=op.out_zp, per_channel=per_channel),
         **bounds(op.clamp),
     }
     constants = {
         "weights": Constant("weights", np.ascontiguousarray(w.T)),
-        "bias": Constant("bias", bias),
+        "bias": Constant("bias", folded_bias(w.T, bias, op).astype(np.int32)),
         **tables,
     }
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)

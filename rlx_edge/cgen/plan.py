@@ -79,6 +79,16 @@ class Plan:
         return tuple(self.tensor_of(i) for i in self.graph.outputs)
 
     @property
+    def constant_bytes(self) -> int:
+        """Bytes of weights, biases and scale tables in flash."""
+        found: dict[int, Constant] = {}
+        for step in self.steps:
+            for call in step.calls:
+                views = [view.base for view in call.inputs if isinstance(view.base, Constant)]
+                found |= {id(constant): constant for constant in (*views, *call.constants.values())}
+        return sum(constant.values.nbytes for constant in found.values())
+
+    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels that the plan calls, each once, by name."""
         used = {call.kernel.name: call.kernel for step in self.steps for call in step.calls}

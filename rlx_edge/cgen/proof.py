@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlx_edge.cgen.lower_windows import folded_bias
 from rlx_edge.ir import Array, FrozenAdd, FrozenScale, Graph, Node
 from rlx_edge.ir.ops import Binary, BinaryOp, Pool, QConv2d, QMatMul, Quantize, Reduce
 from rlx_edge.reference.integer import quant_of
@@ -61,15 +62,17 @@ def _shifted(value: int, frozen: FrozenScale) -> int:
 
 
 def _weighted(graph: Graph, node: Node, op: QConv2d | QMatMul) -> Bound:
-    """Sum over the taps of the largest |product|, plus |bias|: bounds every partial sum, in any order."""
+    """Sum over the taps of the largest |x * (w - w_zp)|, plus |folded bias|: bounds every partial sum, in any order.
+
+    x is -128 to 127, also where a padded position counts as the zero point.
+    """
     _, w_node, bias_node = graph.operands(node)
     w, bias = graph.constant(w_node), graph.constant(bias_node)
     assert w is not None and bias is not None and isinstance(op.frozen, FrozenScale)
-    per_channel = _rows(w, op).astype(np.int64) - op.w_zp
-    low, high = -128 - op.x_zp, 127 - op.x_zp
-    products = np.maximum(np.abs(per_channel * low), np.abs(per_channel * high)).sum(axis=1)
+    rows = _rows(w, op)
+    products = 128 * np.abs(rows.astype(np.int64) - op.w_zp).sum(axis=1)
     left = np.maximum(np.array(op.frozen.shifts, np.int64), 0)
-    largest = [int(v) << int(s) for v, s in np.broadcast(products + np.abs(bias.astype(np.int64)), left)]
+    largest = [int(v) << int(s) for v, s in np.broadcast(products + np.abs(folded_bias(rows, bias, op)), left)]
     return Bound(max(largest), "accumulator" if not left.any() else "accumulator << left shift")
 
 

@@ -1,0 +1,173 @@
+"""The whole path as functions: load, calibrate, quantize, generate, build, run, connect, parity, profile.
+
+`import rlx_edge` offers these names. Each raises EdgeError kinds with one clear line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx_edge.cgen.bundle import BundledModel, generate, open_bundle
+from rlx_edge.cgen.emit import short_names
+from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.target import TARGETS, get_target
+from rlx_edge.data import Data, load_data
+from rlx_edge.device.boards import Board, load_board
+from rlx_edge.device.build import Firmware, build_firmware, load_firmware
+from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.link import Link
+from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
+from rlx_edge.device.profile import Profile, profile_emulated
+from rlx_edge.engines import Progress, predict
+from rlx_edge.errors import DeviceError, EdgeError, UnsupportedError
+from rlx_edge.formats.load import load
+from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.quant.calibrate import calibrate
+from rlx_edge.quant.quality import quality
+from rlx_edge.quant.quantize import quantize
+from rlx_edge.reference import run_all
+from rlx_edge.reference.fixedpoint import rules_of
+
+BUNDLE = "bundle"
+
+
+def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]:
+    """The outputs for all samples by name: host C for int8 models, the reference for float ones, or as named."""
+    return predict(graph, data, engine)
+
+
+def build(models: Mapping[str, Graph], board: Board, out: Path, target: str | None = None) -> Firmware:
+    """Generate a bundle for the board's core and build its firmware, all within the folder `out`."""
+    cpu = board.chip.cpu
+    chosen = get_target(target or (cpu if cpu in TARGETS else "portable"))
+    generate(models, out / BUNDLE, chosen)
+    return build_firmware(out / BUNDLE, list(models), board, out)
+
+
+def with_rule(graph: Graph, rule: Requant) -> Graph:
+    """The same int8 graph under another rounding rule. Raises UnsupportedError for an op that does not have it."""
+    nodes, problems = [], []
+    for node in graph.nodes:
+        if not hasattr(node.op, "requant"):
+            nodes.append(node)
+        elif rule not in rules_of(type(node.op)):
+            problems.append(f"{node} has no rounding rule {rule.value!r}")
+        else:
+            changes: dict[str, Any] = {"requant": rule}
+            nodes.append(replace(node, op=replace(node.op, **changes)))
+    if problems:
+        raise UnsupportedError(f"{graph.name!r} cannot follow the rule {rule.value!r} (docs/numerics.md):", problems)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def open_build(out: Path) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
+    """A folder that `build` made. Raises ToolError or EdgeError when it is none, or incomplete."""
+    firmware = load_firmware(out)
+    return firmware, load_board(firmware.board), open_bundle(out / BUNDLE)
+
+
+def pick(models: tuple[BundledModel, ...], name: str | None) -> BundledModel:
+    """The model of that name, or the only one. Raises EdgeError listing the names."""
+    names = [model.name for model in models]
+    if name is None and len(models) == 1:
+        return models[0]
+    if name not in names:
+        raise EdgeError(f"the build holds the models {', '.join(names)}: pick one with --model")
+    return models[names.index(name)]
+
+
+@contextmanager
+def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulate: bool = False) -> Iterator[Link]:
+    """A link to the device: on `port`, or with the firmware started in the emulator.
+
+    Purely emulated boards need no port; a board that one can buy runs in the emulator only with `emulate`.
+    Raises DeviceError when there is neither a port nor an emulator.
+    """
+    if port is not None:
+        with Link.open(port, board.baud, elf=firmware.elf) as link:
+            yield link
+        return
+    if not (board.purely_emulated or emulate):
+        raise DeviceError(
+            f"{board.name}: name the serial port it is on (--port), or run it in the emulator (--emulate)"
+        )
+    if board.emulation is None:
+        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
+    with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
+        yield link
+
+
+def parity(
+    out: Path,
+    data: Data,
+    *,
+    model: str | None = None,
+    port: str | None = None,
+    emulate: bool = False,
+    taps: bool = False,
+    progress: Progress | None = None,
+) -> ParityResult:
+    """Send samples to the device of a build and compare what it computes with host C and with the reference.
+
+    With `taps` every tensor is compared, else the outputs; after a difference the first tensor that parts is sought.
+    """
+    firmware, board, models = open_build(out)
+    bundled = pick(models, model)
+    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32)
+    names = short_names(bundled.plan.tensors)
+    inputs = {names[name]: values for name, values in data.inputs.items()}
+    with connect(firmware, board, port, emulate=emulate) as link:
+        return run_parity(link, bundled.name, inputs, engines(bundled), taps=taps, firmware=expected, progress=progress)
+
+
+def engines(bundled: BundledModel) -> dict[str, _Engine]:
+    """Host C and the reference, from one sample's inputs to all tensors, under the names that the device has."""
+    return {"host C": _Engine(bundled, host=True), "reference": _Engine(bundled, host=False)}
+
+
+class _Engine:
+    def __init__(self, bundled: BundledModel, host: bool) -> None:
+        self._plan = bundled.plan
+        self._host = HostModel(bundled) if host else None
+        self._names = short_names(bundled.plan.tensors)
+
+    def __call__(self, sample: Sample) -> Mapping[str, Array]:
+        inputs = {
+            tensor.name: np.asarray(sample[self._names[tensor.name]]).reshape(tensor.type.shape)
+            for tensor in self._plan.tensors[: len(self._plan.graph.inputs)]
+        }
+        if self._host is not None:
+            batches = {name: values[None] for name, values in inputs.items()}
+            tensors = {name: values[0] for name, values in self._host.run_tapped(batches).items()}
+        else:
+            tensors = run_all(self._plan.graph, inputs)
+        return {self._names[name]: values for name, values in tensors.items() if name in self._names}
+
+
+def profile(out: Path, model: str | None = None) -> Profile:
+    """Instructions, flash, RAM and stack of a build, counted in the emulator."""
+    firmware, board, models = open_build(out)
+    return profile_emulated(board, firmware, pick(models, model).name)
+
+
+__all__ = [
+    "build",
+    "calibrate",
+    "connect",
+    "generate",
+    "load",
+    "load_board",
+    "load_data",
+    "open_build",
+    "parity",
+    "profile",
+    "quality",
+    "quantize",
+    "run",
+]

@@ -1,0 +1,236 @@
+"""Data files: the samples that a model is calibrated on, tested with, or run on.
+
+A data file is an `.npz` with one array per model input, by the input's name, or `x` for a single input, the samples
+along the first axis; labels in `y`. Floats are real values. Integers of the input's own dtype are the model's own
+values. Any other integers need a meaning: arrays `x_scale` and `x_zero_point` in the file, or a preprocessing.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlx_edge.errors import DataError
+from rlx_edge.ir import Array, DType, Graph, Node, Shape
+from rlx_edge.preprocess import Preprocess
+from rlx_edge.reference.fixedpoint import quantize_f32
+
+LABELS = "y"
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Samples for one model: each input [n, *sample shape] in the input's dtype, and labels [n, ...] if there are any.
+
+    `preprocess` is what turned the file's numbers into real values, as text, or None.
+    """
+
+    inputs: Mapping[str, Array]
+    labels: Array | None = None
+    preprocess: str | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    def batch(self, start: int, stop: int) -> dict[str, Array]:
+        """The inputs of samples start to stop, without stop."""
+        return {name: values[start:stop] for name, values in self.inputs.items()}
+
+    def batches(self, size: int) -> Iterator[dict[str, Array]]:
+        """The inputs of `size` samples at a time; the last may have fewer."""
+        return (self.batch(start, start + size) for start in range(0, len(self), size))
+
+
+def load_data(
+    path: str | Path,
+    graph: Graph,
+    *,
+    samples: str | None = None,
+    labels: str = LABELS,
+    preprocess: str | Preprocess | None = None,
+) -> Data:
+    """The samples of a data file, as the graph's inputs take them.
+
+    `samples` picks some, as in `0:256:2`; `labels` is the key of the labels, which only `y` may lack; `preprocess`
+    is a text such as `scale=1/255,mean=0.5,std=0.25`, else that of the graph's metadata counts for integers that the
+    file gives no meaning. Raises DataError, in one line, for a file that cannot be read or that does not fit.
+    """
+    arrays = _read(Path(path))
+    chosen = parse_samples(samples)
+    given = Preprocess.parse(preprocess) if isinstance(preprocess, str) else preprocess
+    reader = _Reader(str(path), arrays, chosen, given, graph.metadata.get("preprocess"))
+    inputs = {node.name: reader.input(node, _key(node, graph, arrays, str(path))) for node in graph.inputs}
+    counts = {name: len(values) for name, values in inputs.items()}
+    if len(set(counts.values())) > 1:
+        raise DataError(f"{path}: the inputs have different numbers of samples: {counts}")
+    found = reader.labels(labels, next(iter(counts.values())))
+    return Data(inputs, found, None if reader.used is None else str(reader.used))
+
+
+def parse_samples(text: str | None) -> slice:
+    """The slice that `a:b:c` (any part may be missing) or `a` stands for. Raises DataError for any other text."""
+    if text is None:
+        return slice(None)
+    try:
+        parts = [int(part) if part.strip() else None for part in text.split(":")]
+    except ValueError:
+        parts = []
+    if len(parts) == 1 and parts[0] is not None:
+        return slice(parts[0], parts[0] + 1 or None)
+    if len(parts) not in (2, 3) or (len(parts) == 3 and parts[2] == 0):
+        raise DataError(f"samples {text!r}: write start:stop:step, as in 0:256:2")
+    return slice(*parts)
+
+
+def _read(path: Path) -> dict[str, Array]:
+    if path.is_dir():
+        raise DataError(f"{path}: folders of images are not read yet; store the samples as arrays in an .npz file")
+    try:
+        file = np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no such file") from error
+    except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
+        # ValueError: neither zip nor npy, so numpy takes it for a pickle.
+        raise DataError(f"{path}: not an .npz file, or a truncated one") from error
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise DataError(f"{path}: a single .npy array; store it with numpy.savez(path, x=array)")
+    with file:
+        return {key: _member(path, file, key) for key in file.files}
+
+
+def _member(path: Path, file: Mapping[str, Array], key: str) -> Array:
+    try:
+        return np.asarray(file[key])
+    except ValueError as error:
+        if "pickle" in str(error).lower():
+            raise DataError(
+                f"{path}: {key!r} holds Python objects, which are not loaded; store plain arrays"
+            ) from error
+        raise DataError(f"{path}: {key!r} cannot be read: the file is damaged") from error
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(f"{path}: {key!r} cannot be read: the file is damaged") from error
+
+
+def _key(node: Node, graph: Graph, arrays: Mapping[str, Array], path: str) -> str:
+    """The array of an input: by its name, or `x` where there is one input only."""
+    if node.name in arrays:
+        return node.name
+    if "x" in arrays and len(graph.inputs) == 1:
+        return "x"
+    wanted = f"{node.name!r} or 'x'" if len(graph.inputs) == 1 else f"{node.name!r}"
+    raise DataError(f"{path}: no array {wanted} for the model's input; the file has {', '.join(arrays) or 'none'}")
+
+
+@dataclass
+class _Reader:
+    path: str
+    arrays: Mapping[str, Array]
+    chosen: slice
+    given: Preprocess | None
+    stored: str | None
+    used: Preprocess | None = None
+
+    def input(self, node: Node, key: str) -> Array:
+        """One input's samples in its dtype."""
+        values = self._samples(key)
+        wanted = node.type.shape[1:]
+        if values.shape[1:] != wanted:
+            raise DataError(
+                f"{self.path}: {key!r} holds samples of shape {list(values.shape[1:])}, but the input {node.name!r} "
+                f"takes {list(wanted)}{_layout_hint(values.shape[1:], wanted)}"
+            )
+        if node.type.dtype.is_integer and values.dtype == node.type.dtype.numpy:
+            if self.given is not None:
+                raise DataError(
+                    f"{self.path}: {key!r} holds {values.dtype}, the input's own values: preprocessing does not apply"
+                )
+            return np.ascontiguousarray(values)
+        real = self._finite(key, self._real(key, values))
+        if node.type.dtype == DType.F32:
+            return np.ascontiguousarray(real)
+        if node.type.quant is None:
+            raise DataError(f"{self.path}: {key!r} holds {values.dtype}, but the input {node.name!r} is {node.type}")
+        return quantize_f32(real, node.type.quant, node.type.dtype)
+
+    def labels(self, key: str, count: int) -> Array | None:
+        if key not in self.arrays:
+            if key == LABELS:
+                return None
+            raise DataError(f"{self.path}: no labels {key!r}; the file has {', '.join(self.arrays)}")
+        values = self._samples(key)
+        if len(values) != count:
+            raise DataError(f"{self.path}: {len(values)} labels in {key!r} for {count} samples")
+        return self._finite(key, values) if values.dtype.kind == "f" else values
+
+    def _samples(self, key: str) -> Array:
+        values = self.arrays[key]
+        if values.ndim == 0:
+            raise DataError(f"{self.path}: {key!r} is a single number; samples go along the first axis")
+        chosen = values[self.chosen]
+        if not len(chosen):
+            which = "no samples" if not len(values) else f"{len(values)} samples, of which none were picked"
+            raise DataError(f"{self.path}: {key!r} has {which}")
+        return chosen
+
+    def _real(self, key: str, values: Array) -> Array:
+        """The real values, float32, that an array stands for."""
+        kind = values.dtype.kind
+        if kind not in "iuf":
+            raise DataError(f"{self.path}: {key!r} is {values.dtype}; floats or integers are needed")
+        scale, zero = self.arrays.get(f"{key}_scale"), self.arrays.get(f"{key}_zero_point")
+        if self.given is not None:
+            if scale is not None or zero is not None:
+                raise DataError(f"{self.path}: has {key}_scale or {key}_zero_point, so no preprocessing is needed")
+            return self._preprocessed(key, values, self.given)
+        if kind == "f":
+            with np.errstate(over="ignore"):
+                return values.astype(np.float32)
+        if scale is not None:
+            return self._scaled(key, values, scale, zero)
+        if self.stored is not None:
+            return self._preprocessed(key, values, Preprocess.parse(self.stored))
+        raise DataError(
+            f"{self.path}: {key!r} is {values.dtype} and nothing says which real values these stand for: "
+            f"add {key}_scale and {key}_zero_point to the file, or use --preprocess scale=1/255"
+        )
+
+    def _scaled(self, key: str, values: Array, scale: Array, zero: Array | None) -> Array:
+        offset = np.zeros(1) if zero is None else zero
+        if scale.size != 1 or offset.size != 1 or scale.dtype.kind not in "iuf" or offset.dtype.kind not in "iuf":
+            raise DataError(f"{self.path}: {key}_scale and {key}_zero_point must be single numbers")
+        step = float(scale.reshape(-1)[0])
+        if not (np.isfinite(step) and step > 0):
+            raise DataError(f"{self.path}: {key}_scale is {step}; a positive number is needed")
+        return ((values.astype(np.float64) - float(offset.reshape(-1)[0])) * step).astype(np.float32)
+
+    def _preprocessed(self, key: str, values: Array, preprocess: Preprocess) -> Array:
+        self.used = preprocess
+        try:
+            return preprocess.apply(values)
+        except DataError as error:
+            raise DataError(f"{self.path}: {key!r}: {error}") from error
+
+    def _finite(self, key: str, values: Array) -> Array:
+        bad = ~np.isfinite(values)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            what = "NaN" if np.isnan(values[where]) else "infinity"
+            raise DataError(
+                f"{self.path}: {key!r} holds {what}, {int(bad.sum())} values in all, the first in picked sample "
+                f"{where[0]} at {list(where[1:])}"
+            )
+        return values
+
+
+def _layout_hint(found: Shape, wanted: Shape) -> str:
+    """What to do when the samples seem to be in the other image layout."""
+    if len(found) == len(wanted) == 3 and found == (wanted[1], wanted[2], wanted[0]):
+        return "; these look like channels-last images: numpy.moveaxis(x, -1, 1)"
+    if len(found) == len(wanted) == 3 and found == (wanted[2], wanted[0], wanted[1]):
+        return "; these look like channels-first images: numpy.moveaxis(x, 1, -1)"
+    return ""

@@ -1,0 +1,72 @@
+"""Run a model on many samples: the host's C code, or the numpy reference."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rlx_edge.cgen.bundle import generate
+from rlx_edge.cgen.host import HostModel
+from rlx_edge.data import Data
+from rlx_edge.errors import EdgeError
+from rlx_edge.ir import Array, DType, Graph
+from rlx_edge.quant.batches import batches
+from rlx_edge.reference import run as run_reference
+
+Progress = Callable[[int, int], None]
+"""Called with the samples done and the samples in all."""
+
+HOST, REFERENCE = "host", "reference"
+
+
+def is_float(graph: Graph) -> bool:
+    """Whether the model computes in float32, so that only the reference can run it."""
+    return not any(node.type.dtype is DType.I8 for node in graph.nodes)
+
+
+def default_engine(graph: Graph) -> str:
+    return REFERENCE if is_float(graph) else HOST
+
+
+def predict(graph: Graph, data: Data, engine: str | None = None, progress: Progress | None = None) -> dict[str, Array]:
+    """The outputs for all samples, [samples, *output shape without its batch axis], by name.
+
+    Raises EdgeError for an engine that does not exist or cannot run the model, DataError for samples that do not fit.
+    """
+    engine = engine or default_engine(graph)
+    if engine == HOST:
+        if is_float(graph):
+            raise EdgeError(
+                f"{graph.name!r} is a float model, which the host C code cannot run: use --engine reference"
+            )
+        return _predict_host(graph, data)
+    if engine == REFERENCE:
+        return _predict_reference(graph, data, progress)
+    raise EdgeError(f"no engine {engine!r}; there are host and reference")
+
+
+def _predict_host(graph: Graph, data: Data) -> dict[str, Array]:
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:
+        (model,) = generate({"model": graph}, Path(folder) / "bundle")
+        outputs = HostModel(model).run(data.inputs)
+    return {name: _without_batch(values, values.shape[2:]) for name, values in outputs.items()}
+
+
+def _without_batch(values: Array, rest: tuple[int, ...]) -> Array:
+    """[samples, 1, ...] as [samples, ...]; a model that takes several samples at once keeps its own axes."""
+    return values.reshape(len(values), *rest) if values.shape[1:2] == (1,) else values
+
+
+def _predict_reference(graph: Graph, data: Data, progress: Progress | None) -> dict[str, Array]:
+    pieces: list[Mapping[str, Array]] = []
+    done = 0
+    for (batch_graph,), inputs in batches(data, graph):
+        pieces.append(run_reference(batch_graph, inputs))
+        done += len(next(iter(inputs.values())))
+        if progress is not None:
+            progress(done, len(data))
+    names = [node.name for node in graph.output_nodes]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in names}

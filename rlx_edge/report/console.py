@@ -1,0 +1,38 @@
+"""Where output goes: results to standard output, progress and notes to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rlx_edge.engines import Progress as ProgressCall
+
+WIDTH_IN_FILES = 110
+
+out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(schema: str, facts: dict[str, Any]) -> None:
+    """One JSON object on standard output, with the name of its schema first."""
+    print(json.dumps({"schema": f"rlx-edge {schema} 1", **facts}))
+
+
+def note(text: str) -> None:
+    """A line on standard error, as plain text."""
+    err.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[ProgressCall]:
+    """A progress bar on standard error while it is a terminal; nothing otherwise."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

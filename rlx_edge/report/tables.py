@@ -1,0 +1,131 @@
+"""Results as tables for the terminal. Names from models are shown as plain text, never as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from rlx_edge.device.boards import Board
+from rlx_edge.device.build import FirmwareSizes
+from rlx_edge.device.doctor import Check
+from rlx_edge.device.parity import ParityResult
+from rlx_edge.device.profile import Profile
+from rlx_edge.ir import Graph
+from rlx_edge.ir.ops import Leaf
+from rlx_edge.quant.quality import Quality
+
+NAME_WIDTH = 36
+
+
+def short(name: str) -> str:
+    """A name that fits a column: of several joined by semicolons (TFLite's fused tensors) the last, and its end."""
+    plain = "".join(c if c.isprintable() else "?" for c in name.rsplit(";", 1)[-1] or name)
+    return escape(plain if len(plain) <= NAME_WIDTH else "…" + plain[-(NAME_WIDTH - 1) :])
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], total: Sequence[object] = ()) -> Table:
+    """A table whose first column is text and whose other columns are figures, to the right."""
+    made = Table(title=title, title_justify="left", show_footer=bool(total), header_style="bold")
+    for index, column in enumerate(columns):
+        footer = _cell(total[index]) if total else ""
+        made.add_column(column, footer, justify="left" if index == 0 else "right", overflow="fold", no_wrap=index > 0)
+    for row in rows:
+        made.add_row(*map(_cell, row))
+    return made
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def layers_table(graph: Graph) -> Table:
+    """Ops, shapes, MACs and parameters of a graph."""
+    rows = [
+        (
+            short(node.name),
+            node.op.kind_name,
+            f"{node.type.dtype.value}{list(node.type.shape)}",
+            graph.macs(node),
+            parameters_of(graph, node.inputs),
+        )
+        for node in graph.nodes
+        if not isinstance(node.op, Leaf)
+    ]
+    total = ("total", "", "", sum(int(r[3]) for r in rows), sum(int(r[4]) for r in rows))
+    return table(escape(graph.name), ("layer", "op", "output", "MACs", "parameters"), rows, total)
+
+
+def parameters_of(graph: Graph, operands: Sequence[int]) -> int:
+    """Elements of the constant operands."""
+    return sum(graph.nodes[i].type.elements for i in operands if graph.constant(graph.nodes[i]) is not None)
+
+
+def profile_table(profile: Profile) -> Table:
+    rows = [
+        (
+            short(layer.name),
+            layer.op,
+            layer.macs,
+            layer.instructions,
+            layer.instructions / layer.macs if layer.macs else "",
+        )
+        for layer in profile.layers
+    ]
+    macs = sum(layer.macs for layer in profile.layers)
+    per_mac = profile.instructions / macs if macs else ""
+    total = ("total", "", macs, profile.instructions, per_mac)
+    title = f"{escape(profile.model)} on {profile.board}, instructions of one inference (emulated, not cycles)"
+    return table(title, ("layer", "op", "MACs", "instructions", "per MAC"), rows, total)
+
+
+def sizes_text(sizes: FirmwareSizes) -> str:
+    return (
+        f"flash {sizes.flash_bytes:,} bytes, RAM {sizes.ram_bytes:,} bytes, stack {sizes.stack_bytes:,} bytes reserved "
+        f"(the link adds {sizes.link_flash_bytes:,} of flash and {sizes.link_ram_bytes:,} of RAM)"
+    )
+
+
+def parity_table(result: ParityResult) -> Table:
+    rows = [
+        (short(row.tensor), row.engine, row.compared_bytes, row.differing_bytes)
+        for row in sorted(result.rows, key=lambda r: r.engine)
+    ]
+    total = ("total", "", result.compared_bytes, result.differing_bytes)
+    title = f"parity of {escape(result.board)} over {result.inputs} inputs"
+    return table(title, ("tensor", "compared with", "bytes", "differing"), rows, total)
+
+
+def parity_verdict(result: ParityResult) -> str:
+    if result.exact:
+        return f"exact: {result.compared_bytes:,} bytes compared, none differs"
+    if result.compared_bytes == 0:
+        return "nothing was compared"
+    first = result.first_parted or result.first_difference
+    return f"NOT exact: {result.differing_bytes:,} of {result.compared_bytes:,} bytes differ; first: {first}"
+
+
+def quality_table(quality: Quality) -> Table:
+    rows = [(short(t.name), t.sqnr_db, f"{t.scale:.6g}", t.zero_point) for t in quality.tensors]
+    return table("int8 beside float, per tensor", ("tensor", "SQNR dB", "scale", "zero point"), rows)
+
+
+def board_state(board: Board) -> str:
+    """Where a board runs, and whether this project ever ran on a real one."""
+    where = ["emulator"] if board.emulation else []
+    if board.hardware:
+        where.append("hardware (tested)" if board.hardware_tested else "hardware (not tested on one)")
+    return ", ".join(where)
+
+
+def doctor_table(checks: Sequence[Check]) -> Table:
+    rows = [(c.name, "ok" if c.ok else "missing", escape(c.detail), escape(c.how_to_fix)) for c in checks]
+    made = Table(title="rlx-edge doctor", title_justify="left", header_style="bold")
+    for column in ("check", "state", "found", "how to get it"):
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made

@@ -1,0 +1,152 @@
+"""Kernel calls as bytes for the resident test firmware (tests/firmware/cases), and the same code on the host."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlx_edge.cgen.kernels import ALL
+from rlx_edge.cgen.plan import Call, Constant, View
+from rlx_edge.cgen.rows import rows_of
+from rlx_edge.ir import Array, Graph
+from rlx_edge.resources import firmware_dir
+
+HERE = Path(__file__).resolve().parent
+MAGIC, OUTPUT, NONE = 0x434C5852, 0xFFFFFFFF, 0xFFFFFFFF
+FILL = 0x55
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call on rows [y0, y1): its bytes, and what the output must be (rows outside keep the fill)."""
+
+    data: bytes
+    expected: bytes
+
+
+def write_bundle(folder: Path) -> Path:
+    """A bundle whose only model is the hand-written `cases`."""
+    shutil.copytree(firmware_dir() / "kernels", folder / "rlx")
+    (folder / "rlx" / "rlx_bundle.h").write_text("#define RLX_BUNDLE_KERNELS 0u\n")
+    shutil.copytree(HERE / "firmware" / "cases", folder / "cases", ignore=shutil.ignore_patterns("main.c"))
+    return folder
+
+
+class HostCases:
+    """The case runner as a host process under the address and undefined-behavior sanitizers."""
+
+    def __init__(self, folder: Path, compiler: str = "gcc", flags: Sequence[str] = SANITIZE) -> None:
+        bundle = write_bundle(folder / "bundle")
+        sources = [*sorted(bundle.glob("*/*.c")), HERE / "firmware" / "cases" / "main.c"]
+        program = folder / "cases"
+        command = [compiler, "-std=c11", "-O1", "-g", *flags, f"-I{bundle / 'rlx'}", f"-I{bundle / 'cases'}"]
+        subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True)
+        self._process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def run(self, data: bytes) -> bytes:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(struct.pack("<I", len(data)) + data)
+        stdin.flush()
+        header = stdout.read(4)
+        assert len(header) == 4, "the case runner stopped: see the sanitizer's report on stderr"
+        return stdout.read(struct.unpack("<I", header)[0])
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(timeout=10) == 0
+
+
+def encode(
+    graph: Graph, call: Call, values: Mapping[str, Array], y0: int, y1: int, *, in_place: bool = False, ring: int = 0
+) -> Case:
+    """A case for rows [y0, y1) of a call, given every tensor's value by node name.
+
+    `in_place` gives the first input and the output the same memory; `ring` keeps only that many rows of the first
+    input, those that the rows need being the caller's care.
+    """
+    regions: list[bytes] = []
+
+    def add(data: bytes) -> int:
+        regions.append(data)
+        return len(regions) - 1
+
+    pointers = [add(_bytes(call.constants[name].values)) for name in call.kernel.pointers]
+    views: list[tuple[int, int, int, int]] = []
+    initial = NONE
+    for index, view in enumerate(call.inputs):
+        data = _base_bytes(graph, view, values)
+        if index == 0 and in_place:
+            initial = add(data)
+            views.append((OUTPUT, view.offset, view.pitch, 0))
+        elif index == 0 and ring:
+            views.append((add(_ring(data, view, ring)), 0, view.pitch, ring))
+        else:
+            views.append((add(data), view.offset, view.pitch, view.ring))
+    views.append((OUTPUT, call.output.offset, call.output.pitch, 0))
+    result = _base_bytes(graph, call.output, values)
+    before = regions[initial] if in_place else bytes([FILL]) * len(result)
+    expected = _expected(call, result, before, y0, y1)
+    fields = [call.params[name] for name in call.kernel.fields]
+    head = [MAGIC, ALL.index(call.kernel), len(pointers), len(fields), len(views), len(regions)]
+    head += [y0, y1, len(result), FILL, initial]
+    return Case(_pack(head, regions, pointers, fields, views), expected)
+
+
+def _pack(
+    head: list[int],
+    regions: list[bytes],
+    pointers: list[int],
+    fields: list[int],
+    views: list[tuple[int, int, int, int]],
+) -> bytes:
+    words = len(head) + 2 * len(regions) + len(pointers) + len(fields) + 4 * len(views)
+    offset, table, data = _align(4 * words), [], b""
+    for region in regions:
+        table += [offset + len(data), len(region)]
+        data += region.ljust(_align(len(region)), b"\0")
+    flat = [*head, *table, *pointers, *fields, *(word for view in views for word in view)]
+    return struct.pack(f"<{words}I", *(word & 0xFFFFFFFF for word in flat)).ljust(offset, b"\0") + data
+
+
+def _align(size: int) -> int:
+    return -(-size // 16) * 16
+
+
+def _bytes(values: Array) -> bytes:
+    return np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
+
+
+def _base_bytes(graph: Graph, view: View, values: Mapping[str, Array]) -> bytes:
+    if isinstance(view.base, Constant):
+        return _bytes(view.base.values)
+    return _bytes(values[graph.nodes[view.base].name])
+
+
+def _ring(data: bytes, view: View, ring: int) -> bytes:
+    """The last rows that each place of a ring held, from the view's first row on."""
+    rows = [data[view.offset + i : view.offset + i + view.pitch] for i in range(0, len(data) - view.offset, view.pitch)]
+    held = [bytes(view.pitch)] * ring
+    for index, row in enumerate(rows):
+        held[index % ring] = row
+    return b"".join(held)
+
+
+def _expected(call: Call, result: bytes, before: bytes, y0: int, y1: int) -> bytes:
+    width = call.params["bytes"] if call.kernel.name == "rlx_copy_s8" else call.output.pitch
+    made = bytearray(before)
+    for row in range(y0, y1):
+        start = call.output.offset + row * call.output.pitch
+        made[start : start + width] = result[start : start + width]
+    return bytes(made)
+
+
+__all__ = ["FILL", "Case", "HostCases", "encode", "rows_of", "write_bundle"]

@@ -1,0 +1,13 @@
+"""Settings that all tests share."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+settings.register_profile("ci", max_examples=100, deadline=None, suppress_health_check=_SLOW, derandomize=True)
+settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
+settings.load_profile(os.environ.get("RLX_EDGE_TESTS", "ci"))
