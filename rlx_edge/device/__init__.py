@@ -1,0 +1,1 @@
+"""Boards, firmware builds, emulators and the serial link to a device."""

@@ -1,0 +1,122 @@
+"""Opening a serial port, and saying in one line why it cannot be opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import serial
+from serial.tools import list_ports
+
+from rlx_edge.errors import DeviceError
+
+# Reads return as soon as a byte is there; this bounds how long one waits without any.
+_READ_TIMEOUT = 0.02
+_WRITE_TIMEOUT = 5.0
+
+
+def open_port(port: str, baud: int) -> serial.SerialBase:
+    """Opens a device path, or any URL that pyserial knows (`socket://host:port`), for this process alone.
+
+    DTR and RTS are left as pyserial opens them: setting them on a pty fails.
+    Raises DeviceError when the port is missing, may not be opened, or is in use.
+    """
+    is_path = "://" not in port
+    if is_path:
+        _refuse_missing(port)
+        _refuse_busy(port, including_self=False)
+    try:
+        return serial.serial_for_url(
+            port,
+            baudrate=baud,
+            timeout=_READ_TIMEOUT,
+            write_timeout=_WRITE_TIMEOUT,
+            exclusive=True if is_path else None,
+        )
+    except (OSError, ValueError) as error:  # SerialException is an OSError
+        raise _explain(port, baud, error) from error
+
+
+def available_ports() -> tuple[str, ...]:
+    """The serial ports of this computer."""
+    return tuple(sorted(info.device for info in list_ports.comports()))
+
+
+def holders(port: str) -> tuple[str, ...]:
+    """Who has a port open, as "name (pid 123)"; what /proc does not show us is left out."""
+    try:
+        wanted = Path(port).stat().st_rdev
+    except OSError:
+        return ()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if _has_open(process, wanted):
+            found.append(f"{_process_name(process)} (pid {process.name})")
+    return tuple(sorted(found))
+
+
+def _has_open(process: Path, device: int) -> bool:
+    try:
+        descriptors = list((process / "fd").iterdir())
+    except OSError:  # another user's process, or one that has just ended
+        return False
+    return any(_is_device(descriptor, device) for descriptor in descriptors)
+
+
+def _is_device(descriptor: Path, device: int) -> bool:
+    try:
+        status = descriptor.stat()
+    except OSError:
+        return False
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == device
+
+
+def _process_name(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return "a process"
+
+
+def _refuse_missing(port: str) -> None:
+    if Path(port).exists() or os.name == "nt":
+        return
+    there = available_ports()
+    what = (
+        f"these exist: {', '.join(there)}"
+        if there
+        else "this computer has no serial port now: is the board plugged in?"
+    )
+    raise DeviceError(f"{port}: there is no such port; {what}")
+
+
+def _refuse_busy(port: str, *, including_self: bool) -> None:
+    own = f"(pid {os.getpid()})"
+    others = [holder for holder in holders(port) if including_self or not holder.endswith(own)]
+    if others:
+        raise DeviceError(f"{port}: the port is in use by {', '.join(others)}; close that first")
+
+
+def _explain(port: str, baud: int, error: OSError | ValueError) -> DeviceError:
+    number = getattr(error, "errno", None)
+    if number in (errno.EACCES, errno.EPERM):
+        return DeviceError(f"{port}: no permission to open the port; {_permission_advice(port)}")
+    if number in (errno.EAGAIN, errno.EBUSY):
+        who = ", ".join(holders(port)) or "another program"
+        return DeviceError(f"{port}: the port is in use by {who}; close that first")
+    if isinstance(error, ValueError) and "aud" in str(error):
+        return DeviceError(f"{port}: the port cannot run at {baud} baud")
+    reason = os.strerror(number) if number else str(error)
+    return DeviceError(f"{port}: cannot be opened as a serial port ({reason})")
+
+
+def _permission_advice(port: str) -> str:
+    try:
+        group = Path(port).group()
+    except (OSError, KeyError, NotImplementedError):  # a group without a name, a system without groups
+        group = "dialout"
+    if group == "root":
+        return "it belongs to root"
+    return f"join the group that may: sudo usermod -aG {group} $USER, then log in again"

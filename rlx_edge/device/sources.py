@@ -1,0 +1,93 @@
+"""The C files that the build writes itself: the board's numbers, the model table, the bare main()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_edge.device.boards import Board
+
+
+def board_header(board: Board) -> str:
+    """`rlx_board.h`: what firmware/soc/ needs to know about the board."""
+    lines = [
+        f"/* Written by rlx-edge from boards/{board.name}.toml and boards/chips/{board.chip.name}.toml. */",
+        "#ifndef RLX_BOARD_H",
+        "#define RLX_BOARD_H",
+        "",
+        f'#define RLX_BOARD_NAME "{board.name}"',
+        f"#define RLX_CORE_HZ {board.core_hz}u",
+        f"#define RLX_UART_BASE 0x{board.uart.address:08x}u",
+        f"#define RLX_UART_HZ {board.uart_hz}u",
+        f"#define RLX_UART_BAUD {board.baud}u",
+    ]
+    if board.pins is not None:
+        lines += [f"#define RLX_UART_TX_PIN {board.pins.tx}u", f"#define RLX_UART_RX_PIN {board.pins.rx}u"]
+    if board.chip.reset_cause is not None:
+        lines += [f"#define RLX_RESET_CAUSE_REGISTER 0x{board.chip.reset_cause:08x}u"]
+    lines += [
+        "",
+        "/* Whether rlx_soc_exit() ends the emulator; on hardware without a debugger that would be a fault. */",
+        "#ifndef RLX_SEMIHOSTING",
+        f"#define RLX_SEMIHOSTING {int(board.purely_emulated)}",
+        "#endif",
+        "",
+        "#endif",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def model_table(models: Sequence[str]) -> str:
+    """`rlx_app_models.c`: the models that the application serves, and one arena that fits the largest of them."""
+    size = "16u"
+    for name in models:
+        size = f"RLX_MAX({size}, {name.upper()}_ARENA_BYTES)"
+    entries = ", ".join(f"&{name}_model" for name in models) or "0"
+    lines = [
+        "/* Written by rlx-edge: the models of this image. */",
+        '#include "rlx.h"',
+        *_includes(models),
+        "",
+        "#define RLX_MAX(a, b) ((a) > (b) ? (a) : (b))",
+        f"#define RLX_APP_ARENA_BYTES {size}",
+        "",
+        "extern const rlx_model_t *const rlx_app_models[];",
+        "extern const uint32_t rlx_app_model_count;",
+        "extern uint8_t rlx_app_arena[];",
+        "extern const uint32_t rlx_app_arena_bytes;",
+        "",
+        f"const rlx_model_t *const rlx_app_models[] = {{{entries}}};",
+        f"const uint32_t rlx_app_model_count = {len(models)}u;",
+        '__attribute__((section(".rlx_arena"))) RLX_ALIGNAS(16) uint8_t rlx_app_arena[RLX_APP_ARENA_BYTES];',
+        "const uint32_t rlx_app_arena_bytes = RLX_APP_ARENA_BYTES;",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def bare_main(models: Sequence[str]) -> str:
+    """`bare_main.c`: each model run once and nothing else, to measure what a product pays without the link."""
+    arenas = [f"    {name}_arena_t {name};" for name in models] or ["    char none;"]
+    lines = [
+        "/* Written by rlx-edge: the smallest program around the models, linked to measure their size. */",
+        '#include "rlx_soc.h"',
+        *_includes(models),
+        "",
+        "int main(void);",
+        "",
+        '__attribute__((section(".rlx_arena"))) static union {',
+        *arenas,
+        "} arena;",
+        "",
+        "void rlx_app_fault(const rlx_fault_t *fault) { (void)fault; }",
+        "",
+        "int main(void)",
+        "{",
+        "    (void)arena;",
+        *[f"    {name}_run(&arena.{name});" for name in models],
+        "    return 0;",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _includes(models: Sequence[str]) -> list[str]:
+    return [f'#include "{name}.h"' for name in models]
