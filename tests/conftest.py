@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -11,3 +12,7 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 settings.register_profile("ci", max_examples=100, deadline=None, suppress_health_check=_SLOW, derandomize=True)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("RLX_EDGE_TESTS", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the generated C of the golden model anew")

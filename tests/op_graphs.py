@@ -201,7 +201,9 @@ def pad_graphs(draw: Draw) -> Graph:
     quant = draw(params())
     builder = GraphBuilder("pad")
     x = builder.input("x", activation(shape, quant))
-    return builder.build([builder.add(Pad(tuple(pads), value=draw(st.sampled_from([0.0, -1.5, 0.1, 2.0]))), [x], "y", quant)])
+    return builder.build(
+        [builder.add(Pad(tuple(pads), value=draw(st.sampled_from([0.0, -1.5, 0.1, 2.0]))), [x], "y", quant)]
+    )
 
 
 @st.composite

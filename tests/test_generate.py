@@ -1,0 +1,275 @@
+"""Whole models: the C code equals the reference, reads well, compiles clean, and gives the same bits under any flags."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models import float_edges_model, random_model, samples, tiny_model
+
+from rlx_edge.cgen.bundle import generate, kernels_id, open_bundle
+from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.target import TARGETS
+from rlx_edge.errors import DataError, EdgeError, UnsupportedError
+from rlx_edge.ir import Graph, Requant
+from rlx_edge.ir.ops import QMatMul
+from rlx_edge.reference import run_all
+
+GOLDEN = Path(__file__).parent / "golden" / "tiny"
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2", "-c")
+FLAGS = {
+    "O0": ("-std=c11", "-O0"),
+    "Os": ("-std=c11", "-Os"),
+    "Ofast": ("-std=c11", "-Ofast"),
+    "flto": ("-std=c11", "-O2", "-flto"),
+    "gnu11": ("-std=gnu11", "-O3", "-march=native"),
+}
+
+
+def assert_host_equals_reference(graph: Graph, folder: Path, count: int = 3) -> None:
+    (model,) = generate({"model": graph}, folder)
+    given = samples(graph, count)
+    tapped = HostModel(model).run_tapped(given)
+    for i in range(count):
+        expected = run_all(graph, {name: values[i] for name, values in given.items()})
+        for name, values in expected.items():
+            np.testing.assert_array_equal(tapped[name][i], values, err_msg=f"{graph.name}: {name}")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_models(seed: int, tmp_path: Path) -> None:
+    """Every tensor of every step, so that a plan that overwrites a live tensor is seen."""
+    assert_host_equals_reference(random_model(seed), tmp_path / "bundle")
+
+
+def test_float_inputs_and_outputs(tmp_path: Path) -> None:
+    assert_host_equals_reference(float_edges_model(), tmp_path / "bundle", count=20)
+
+
+def test_golden(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The generated C of a small model, as it is read. A changed kernel only changes the two lines that name it."""
+    (model,) = generate({"tiny": tiny_model()}, tmp_path / "bundle", TARGETS["cortex-m4"])
+    made = {f.name: _without_hash(f.read_text(), model.hash) for f in (model.bundle / "tiny").glob("*.[ch]")}
+    if request.config.getoption("--update-golden"):
+        GOLDEN.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            (GOLDEN / name).write_text(text)
+    held = {file.name: file.read_text() for file in GOLDEN.iterdir()}
+    assert made == held, "the generated C changed: look at the difference, then run pytest --update-golden"
+
+
+def _without_hash(text: str, digest: str) -> str:
+    as_bytes = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(digest))
+    return text.replace(digest, "HASH").replace(as_bytes, "HASH").replace(kernels_id(), "KERNELS")
+
+
+def test_generated_text_is_stable(tmp_path: Path) -> None:
+    first = generate({"tiny": tiny_model()}, tmp_path / "a")[0]
+    second = generate({"tiny": tiny_model()}, tmp_path / "b")[0]
+    assert first.hash == second.hash
+    for file in sorted((tmp_path / "a").rglob("*")):
+        if file.is_file():
+            assert file.read_bytes() == (tmp_path / "b" / file.relative_to(tmp_path / "a")).read_bytes(), file.name
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
+def test_compiles_without_warnings(compiler: str, tmp_path: Path) -> None:
+    bundle = generate({"tiny": tiny_model(), "edges": float_edges_model()}, tmp_path / "bundle")[0].bundle
+    extra = ("-mcpu=cortex-m0", "-mthumb", "-ffreestanding") if compiler.startswith("arm") else ()
+    for source in sorted(bundle.rglob("*.c")):
+        subprocess.run([compiler, *STRICT, *extra, f"-I{bundle / 'rlx'}", str(source), "-o", "/dev/null"], check=True)
+
+
+def test_header_compiles_as_cpp(tmp_path: Path) -> None:
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
+    main = tmp_path / "main.cpp"
+    main.write_text('#include "tiny/tiny.h"\nstatic tiny_arena_t arena;\nint main() { tiny_run(&arena); return 0; }\n')
+    flags = ("-std=c++11", "-Wall", "-Wextra", "-Werror", "-c", f"-I{bundle}")
+    subprocess.run(["gcc", "-x", "c++", *flags, str(main), "-fsyntax-only"], check=True)
+
+
+def test_two_models_link_into_one_image(tmp_path: Path) -> None:
+    """Both run in one program over one shared union of arenas, and give what each gives alone."""
+    graphs = {"tiny": tiny_model(), "other": tiny_model(seed=2)}
+    models = generate(graphs, tmp_path / "bundle")
+    bundle = models[0].bundle
+    given = samples(graphs["tiny"], 1)
+    values = ", ".join(map(str, given["x"].reshape(-1)))
+    main = tmp_path / "main.c"
+    main.write_text(f"""
+        #include <stdio.h>
+        #include <string.h>
+        #include "tiny/tiny.h"
+        #include "other/other.h"
+        static union {{ tiny_arena_t tiny; other_arena_t other; }} arena;
+        static const int8_t x[] = {{ {values} }};
+        int main(void) {{
+            memcpy(tiny_input(&arena.tiny), x, sizeof x);
+            tiny_run(&arena.tiny);
+            for (unsigned i = 0; i < TINY_OUTPUT_ELEMENTS; i++) printf("%d ", tiny_output(&arena.tiny)[i]);
+            memcpy(other_input(&arena.other), x, sizeof x);
+            other_run(&arena.other);
+            for (unsigned i = 0; i < OTHER_OUTPUT_ELEMENTS; i++) printf("%d ", other_output(&arena.other)[i]);
+            return !(tiny_weights_ok() && other_weights_ok());
+        }}""")
+    sources = [*(bundle / "rlx").glob("*.c"), *(bundle / "tiny").glob("*.c"), *(bundle / "other").glob("*.c")]
+    command = ["gcc", "-std=c11", "-O2", f"-I{bundle}", f"-I{bundle / 'rlx'}", str(main), *map(str, sources)]
+    subprocess.run([*command, "-o", str(tmp_path / "main")], check=True)
+    printed = subprocess.run([str(tmp_path / "main")], check=True, capture_output=True, text=True).stdout
+    alone = [HostModel(model).run(given)["probabilities"].reshape(-1) for model in models]
+    assert list(map(int, printed.split())) == [int(v) for part in alone for v in part]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_same_bits_under_any_flags(name: str, tmp_path: Path) -> None:
+    """In a process of its own: -Ofast makes a library that changes how the whole process treats small floats."""
+    script = """
+import sys
+from pathlib import Path
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from models import float_edges_model, random_model, samples
+from rlx_edge.cgen.bundle import generate
+from rlx_edge.cgen.host import HostModel
+for seed, graph in enumerate([random_model(0), random_model(5), float_edges_model()]):
+    model, = generate({"model": graph}, Path(sys.argv[2]) / str(seed))
+    outputs = HostModel(model, (*sys.argv[3:], "-fPIC", "-shared")).run(samples(graph, 50))
+    print(*(np.ascontiguousarray(o).tobytes().hex() for o in outputs.values()))
+"""
+    folder = str(Path(__file__).parent)
+
+    def outputs(flags: tuple[str, ...], out: str) -> str:
+        command = [sys.executable, "-c", script, folder, str(tmp_path / out), *flags]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert outputs(FLAGS[name], "a") == outputs(("-std=c11", "-O2"), "b")
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    """Names that would end a comment, a string or a line do not reach the compiler as code."""
+    graph = tiny_model()
+    evil = ["*/ #error a", '"; #error b', "a\n#error c", "??/\n", "\\", "\u202e\0", "/*", "a" * 500]
+    computed = [node.id for node in graph.nodes if node.inputs]
+    names = dict(zip(computed, evil, strict=False))
+    nodes = tuple(
+        replace(node, name=f"{names.get(node.id, node.name)}", sources=(names.get(node.id, ""),))
+        for node in graph.nodes
+    )
+    hostile = replace(graph, name="*/ #error d", nodes=nodes, metadata={"source": "*/\n#error e"})
+    (model,) = generate({"model": hostile}, tmp_path / "bundle")
+    for compiler in ("gcc", "clang"):
+        for source in (model.bundle / "model").glob("*.c"):
+            include = f"-I{model.bundle / 'rlx'}"
+            subprocess.run([compiler, *STRICT, include, str(source), "-o", "/dev/null"], check=True)
+    HostModel(model).run(samples(hostile, 1))
+
+
+@pytest.mark.parametrize("name", ["", "int", "Tiny", "a-b", "1a", "_a", "a" * 33, "../x", "a b", "class"])
+def test_bad_model_names_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgeError, match="cannot name a model in C"):
+        generate({name: tiny_model()}, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_mixed_bundle_does_not_compile(tmp_path: Path) -> None:
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
+    (bundle / "rlx" / "rlx_bundle.h").write_text("#define RLX_BUNDLE_KERNELS 0x1u\n")
+    assert "generate the bundle again" in _compile_error(bundle, "gcc")
+
+
+def test_the_wrong_core_does_not_compile(tmp_path: Path) -> None:
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle", TARGETS["cortex-m4"])[0].bundle
+    error = _compile_error(bundle, "arm-none-eabi-gcc", "-mcpu=cortex-m0", "-mthumb")
+    assert "tiny was generated for cortex-m4" in error
+    assert _compile_error(bundle, "arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb") == ""
+
+
+def _compile_error(bundle: Path, compiler: str, *flags: str) -> str:
+    command = [
+        compiler,
+        *flags,
+        "-std=c11",
+        "-c",
+        f"-I{bundle / 'rlx'}",
+        str(bundle / "tiny" / "tiny.c"),
+        "-o",
+        "/dev/null",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode != 0) == bool(result.stderr)
+    return result.stderr
+
+
+def test_weights_go_to_a_section_of_choice(tmp_path: Path) -> None:
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
+    made = tmp_path / "weights.o"
+    define = '-DTINY_WEIGHTS_SECTION=".qspi"'
+    source = str(bundle / "tiny" / "tiny_weights.c")
+    subprocess.run(["gcc", "-c", define, source, "-o", str(made)], check=True)
+    assert ".qspi" in subprocess.run(["objdump", "-h", str(made)], capture_output=True, text=True, check=True).stdout
+
+
+def test_kernels_need_no_library(tmp_path: Path) -> None:
+    """Beside what the compiler itself calls (memcpy, memset), nothing is left undefined."""
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
+    objects = []
+    for source in [*(bundle / "rlx").glob("*.c"), *(bundle / "tiny").glob("*.c")]:
+        objects.append(str(tmp_path / f"{source.stem}.o"))
+        flags = ("-std=c11", "-O2", "-ffreestanding", "-fno-stack-protector", f"-I{bundle / 'rlx'}")
+        subprocess.run(["gcc", *flags, "-c", str(source), "-o", objects[-1]], check=True)
+    subprocess.run(["ld", "-r", *objects, "-o", str(tmp_path / "all.o")], check=True)
+    nm = subprocess.run(["nm", "-u", str(tmp_path / "all.o")], capture_output=True, text=True, check=True).stdout
+    assert {line.split()[-1] for line in nm.splitlines()} <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
+
+
+def test_a_bundle_is_not_written_over_other_files(tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(EdgeError, match="is not a bundle"):
+        generate({"tiny": tiny_model()}, tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_failure_leaves_the_old_bundle(tmp_path: Path) -> None:
+    old = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0]
+    graph = _with_rule(tiny_model(), Requant.RLX)
+    with pytest.raises(UnsupportedError, match="cannot run on portable"):
+        generate({"tiny": graph}, tmp_path / "bundle")
+    assert open_bundle(tmp_path / "bundle")[0].hash == old.hash
+
+
+def _with_rule(graph: Graph, rule: Requant) -> Graph:
+    nodes = tuple(
+        replace(node, op=replace(node.op, requant=rule)) if isinstance(node.op, QMatMul) else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)
+
+
+def test_an_opened_bundle_is_the_generated_one(tmp_path: Path) -> None:
+    made = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0]
+    (opened,) = open_bundle(tmp_path / "bundle")
+    assert (opened.name, opened.hash, opened.plan.tensors) == (made.name, made.hash, made.plan.tensors)
+    given = samples(made.plan.graph, 2)
+    np.testing.assert_array_equal(*(HostModel(m).run(given)["probabilities"] for m in (made, opened)))
+
+
+def test_host_refuses_wrong_inputs(tmp_path: Path) -> None:
+    host = HostModel(generate({"tiny": tiny_model()}, tmp_path / "bundle")[0])
+    with pytest.raises(DataError, match="no values for the input 'x'"):
+        host.run({"y": np.zeros((1, 6, 6, 2), np.int8)})
+    with pytest.raises(DataError, match=r"i8\[1, 6, 6, 2\]"):
+        host.run({"x": np.zeros((1, 6, 5, 2), np.int8)})
+    with pytest.raises(DataError, match="float32"):
+        host.run({"x": np.zeros((1, 6, 6, 2), np.float32)})
+
+
+def test_thousands_of_inferences_in_one_call(tmp_path: Path) -> None:
+    host = HostModel(generate({"tiny": tiny_model()}, tmp_path / "bundle")[0])
+    given = samples(tiny_model(), 5000)
+    outputs = host.run(given)["probabilities"]
+    assert outputs.shape == (5000, 1, 3)
+    np.testing.assert_array_equal(outputs[4999], host.run({"x": given["x"][4999:]})["probabilities"][0])

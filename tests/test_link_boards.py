@@ -1,0 +1,184 @@
+"""The parity firmware on emulated boards, over the emulator's pty: numbers, faults with their source lines, resets."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import serial
+from link_device import BadLine, Wire
+
+from rlx_edge.device.boards import load_board
+from rlx_edge.device.build import Firmware, build_firmware
+from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.link import Link
+from rlx_edge.device.link_errors import FaultError, NoAnswerError
+from rlx_edge.device.parity import ExpectedFirmware, run_parity
+from rlx_edge.errors import DeviceError
+from rlx_edge.resources import firmware_dir
+
+BUS_ERROR, UNDEFINED, HANG, DEEP = 1, 2, 3, 4
+PROBE = Path(__file__).parent / "link" / "probe"
+PROBE_HASH = "0f" + "00" * 15
+
+# Each core once; the smallest board with small buffers.
+BOARDS: dict[str, dict[str, str]] = {
+    "mps2-an386": {"PROBE_ROWS": "15"},
+    "mps3-an547": {"PROBE_ROWS": "15"},
+    "netduinoplus2": {"PROBE_ROWS": "15"},
+    "microbit": {"PROBE_ROWS": "10", "RLX_LINK_MAX_PAYLOAD": "256"},
+}
+pytestmark = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="needs qemu-system-arm")
+
+
+Build = Callable[[str], Firmware]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Builds a board's firmware with the probe on it, once."""
+    bundle = tmp_path_factory.mktemp("bundle")
+    shutil.copytree(firmware_dir() / "kernels", bundle / "rlx")
+    shutil.copytree(PROBE, bundle / "probe")
+
+    @functools.cache
+    def build(name: str) -> Firmware:
+        out = tmp_path_factory.mktemp(name)
+        return build_firmware(bundle, ["probe"], load_board(name), out, defines=BOARDS[name])
+
+    return build
+
+
+class Device:
+    """A board in the emulator with the probe on it."""
+
+    def __init__(self, name: str, firmware: Firmware, link: Link) -> None:
+        self.name = name
+        self.firmware = firmware
+        self.link = link
+
+    def provoke(self, what: int) -> None:
+        probe = self.link.model("probe")
+        sample = {"what": np.array([what], np.int8), "data": np.zeros(probe.inputs[1].shape, np.int8)}
+        self.link.write_inputs(probe, sample)
+        self.link.run(probe)
+
+
+@pytest.fixture(scope="module", params=BOARDS)
+def device(request: pytest.FixtureRequest, build: Build) -> Iterator[Device]:
+    board, firmware = load_board(request.param), build(request.param)
+    with (
+        Emulator(board, firmware.elf) as emulator,
+        Link.open(emulator.port, board.baud, elf=firmware.elf, on_text=lambda line: None) as link,
+    ):
+        yield Device(request.param, firmware, link)
+
+
+def reference(sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {"t": sample["data"], "out": sample["data"] * np.int8(2), "acted": sample["what"]}
+
+
+def probe_inputs(link: Link, samples: int = 2) -> dict[str, np.ndarray]:
+    shape = link.model("probe").inputs[1].shape
+    data = np.random.default_rng(7).integers(-128, 128, (samples, *shape), dtype=np.int8)
+    return {"what": np.zeros((samples, 1), np.int8), "data": data}
+
+
+def test_the_device_checks_its_own_image(device: Device) -> None:
+    hello = device.link.hello()
+    assert hello.device == device.name
+    assert (hello.image_bytes, hello.image_crc) == (device.firmware.image_bytes, device.firmware.image_crc32)
+    assert hello.count_hz > 0
+
+
+@pytest.mark.parametrize("taps", [False, True])
+def test_parity_is_exact(device: Device, taps: bool) -> None:
+    expected = ExpectedFirmware({"probe": PROBE_HASH}, device.firmware.image_crc32)
+    device.link.hello()
+    inputs = probe_inputs(device.link)
+    result = run_parity(device.link, "probe", inputs, {"numpy": reference}, taps=taps, firmware=expected)
+    size = inputs["data"].nbytes
+    assert result.exact
+    assert result.board == device.name
+    assert result.compared_bytes == (2 * size + 2 if taps else size)
+
+
+def test_a_stale_firmware_is_refused(device: Device) -> None:
+    expected = ExpectedFirmware({"probe": PROBE_HASH}, device.firmware.image_crc32 ^ 1)
+    device.link.hello()
+    with pytest.raises(DeviceError, match=r"firmware is not the build's .* flash the build again"):
+        run_parity(device.link, "probe", probe_inputs(device.link), {"numpy": reference}, firmware=expected)
+
+
+def test_a_profile_measures_every_step(device: Device) -> None:
+    device.link.hello()
+    steps = device.link.profile(device.link.model("probe"))
+    assert [step.layer.name for step in steps] == ["t", "acted", "out"]
+    assert all(0 < step.stack_bytes < 1024 for step in steps)
+
+
+def test_an_undefined_instruction_is_told_with_its_line(device: Device) -> None:
+    device.link.hello()
+    with pytest.raises(FaultError, match=r"in step 1: .* in \w+ \(bundle/probe/probe.c:\d+\)"):
+        device.provoke(UNDEFINED)
+    hello = device.link.hello()
+    assert hello.reset_reason == 5
+
+
+def test_a_bus_error_is_told_with_its_line(device: Device) -> None:
+    if device.name != "mps2-an386":
+        pytest.skip("where nothing lies differs from board to board")
+    device.link.hello()
+    line = 1 + next(
+        index for index, text in enumerate((PROBE / "probe.c").read_text().splitlines()) if "wants named" in text
+    )
+    place = rf"bus error at address 0xa0000000 in read_nowhere\S* \(bundle/probe/probe.c:{line}\), called from step"
+    with pytest.raises(FaultError, match=place):
+        device.provoke(BUS_ERROR)
+
+
+def test_a_stack_overflow_is_told(device: Device) -> None:
+    if device.name == "microbit":
+        pytest.skip("the M0 does not tell why it faults")
+    device.link.hello()
+    with pytest.raises(FaultError, match=r"fault while running probe, in step 1"):
+        device.provoke(DEEP)
+    device.link.hello()
+    assert run_parity(device.link, "probe", probe_inputs(device.link, 1), {"numpy": reference}).exact
+
+
+def test_a_reset_gives_a_new_boot(device: Device) -> None:
+    before = device.link.hello()
+    after = device.link.reset()
+    assert after.boot_id != before.boot_id
+    assert after.reset_reason == 3
+
+
+@pytest.mark.parametrize("kind", ["corrupt", "drop_all", "repeat_all", "merge"])
+def test_a_bad_line_changes_nothing(build: Build, kind: str) -> None:
+    board, firmware = load_board("mps2-an386"), build("mps2-an386")
+    with Emulator(board, firmware.elf) as emulator, serial.Serial(emulator.port, exclusive=True) as far:
+        wire = Wire(far.fileno())
+        try:
+            with Link.open(wire.port, 4_000_000, timeout=10, on_text=lambda line: None) as link:
+                link.hello()
+                wire.line = bad = BadLine(kind, seed=4, rarity=20)
+                assert run_parity(link, "probe", probe_inputs(link, 2), {"numpy": reference}, taps=True).exact
+                assert bad.damaged > 0
+        finally:
+            wire.close()
+
+
+def test_a_hang_is_told_with_its_step(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlx_edge.device.session._BUSY_GRACE", 0.5)
+    board, firmware = load_board("mps2-an386"), build("mps2-an386")
+    with (
+        Emulator(board, firmware.elf) as emulator,
+        Link.open(emulator.port, board.baud, timeout=2, elf=firmware.elf) as link,
+        pytest.raises(NoAnswerError, match="stopped answering in step 0 or later while running probe"),
+    ):
+        Device(board.name, firmware, link).provoke(HANG)

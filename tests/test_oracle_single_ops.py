@@ -1,0 +1,78 @@
+"""Random models of one operator each: import + reference equal TFLite's own runtimes, every element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from oracles.single_ops import SINGLE_OPS, Case
+from oracles.tflite_ref import SKIP_REASON, TfliteRuntime, oracle_python
+from oracles.tflm import Tflm
+
+from rlx_edge.formats.tflite import load_tflite
+from rlx_edge.formats.tflite_ops import BUILDERS
+from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.ir.ops import QMatMul, Reshape
+from rlx_edge.reference import run
+
+
+def outputs(graph: Graph, case: Case) -> Array:
+    inputs = {node.name: value for node, value in zip(graph.inputs, case.inputs, strict=True)}
+    (output,) = run(graph, inputs).values()
+    return output
+
+
+@pytest.mark.parametrize("name", SINGLE_OPS)
+def test_equals_tflite_micro(name: str) -> None:
+    @settings(deadline=None)
+    @given(SINGLE_OPS[name])
+    def check(case: Case) -> None:
+        found = outputs(load_tflite(case.model), case)
+        (expected,) = Tflm(case.model).run(case.inputs)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+    check()
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[TfliteRuntime]:
+    if oracle_python() is None:
+        pytest.skip(SKIP_REASON)
+    with TfliteRuntime() as worker:
+        yield worker
+
+
+@pytest.mark.parametrize("name", SINGLE_OPS)
+def test_equals_tflite_runtime_under_its_rule(name: str, runtime: TfliteRuntime) -> None:
+    @settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+    @given(SINGLE_OPS[name])
+    def check(case: Case) -> None:
+        graph = load_tflite(case.model, Requant.TFLITE_REF)
+        if beyond_tflite_runtime(graph):
+            reject()
+        try:
+            (expected,) = runtime.run(case.model, case.inputs)
+        except RuntimeError as error:
+            if "has_bias" not in str(error):  # its CONV_2D needs a bias
+                raise
+            reject()
+        np.testing.assert_array_equal(outputs(graph, case), expected)
+
+    check()
+
+
+def beyond_tflite_runtime(graph: Graph) -> bool:
+    """Its per-channel FULLY_CONNECTED fills the first rows only of an output of rank above 2."""
+    (output,) = graph.output_nodes
+    if not isinstance(output.op, Reshape):
+        return False
+    dense = graph.operands(output)[0]
+    return isinstance(dense.op, QMatMul) and len(dense.op.mult) > 1
+
+
+def test_every_imported_operator_has_a_strategy() -> None:
+    covered = {name.split()[0] for name in SINGLE_OPS} | {"PADV2"}  # the strategy PAD draws both
+    assert covered == set(BUILDERS)
