@@ -91,16 +91,16 @@ def _read(path: Path) -> dict[str, Array]:
     if path.is_dir():
         raise DataError(f"{path}: folders of images are not read yet; store the samples as arrays in an .npz file")
     try:
-        file = np.load(path, allow_pickle=False)
+        with path.open("rb") as stream:  # numpy leaves a file that it opened itself open when it cannot read it.
+            file = np.load(stream, allow_pickle=False)
+            if isinstance(file, np.lib.npyio.NpzFile):
+                return {key: _member(path, file, key) for key in file.files}
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file") from error
     except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
         # ValueError: neither zip nor npy, so numpy takes it for a pickle.
         raise DataError(f"{path}: not an .npz file, or a truncated one") from error
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise DataError(f"{path}: a single .npy array; store it with numpy.savez(path, x=array)")
-    with file:
-        return {key: _member(path, file, key) for key in file.files}
+    raise DataError(f"{path}: a single .npy array; store it with numpy.savez(path, x=array)")
 
 
 def _member(path: Path, file: Mapping[str, Array], key: str) -> Array:

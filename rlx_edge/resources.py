@@ -1,4 +1,4 @@
-"""Where the C sources and board files lie: beside the package in a checkout, inside it in an installed wheel."""
+"""Where the C sources, board files and examples lie: beside the package in a checkout, inside it in an installed wheel."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def firmware_dir() -> Path:
 def boards_dir() -> Path:
     """The folder with the board files, and chips/ within it."""
     return _find("boards")
+
+
+def digits_dir() -> Path:
+    """The folder of the digits example: the float model, calibration data and held-out data. A wheel has no train.py."""
+    return _find("examples/digits")

@@ -10,12 +10,12 @@ void rlx_fault_entry(void);
 void rlx_fault_report(const uint32_t *frame, uint32_t exc_return);
 
 /* After a stack overflow there is no room left for a handler: it starts again at the top of the stack, which
- * overwrites what the faulting code had there. 256 bytes are enough for rlx_fault_report and the UART's driver. */
+ * overwrites what the faulting code had there. 512 bytes are enough for rlx_fault_report and the UART's driver. */
 __attribute__((naked)) void rlx_fault_entry(void)
 {
     __asm volatile("mov r0, sp\n\t"
                    "mov r1, lr\n\t"
-                   "ldr r2, =__stack_limit + 256\n\t"
+                   "ldr r2, =__stack_limit + 512\n\t"
                    "cmp r0, r2\n\t"
                    "bhs 1f\n\t"
                    "ldr r2, =__stack_top\n\t"

@@ -30,6 +30,7 @@ from rlx_edge.resources import firmware_dir
 
 SCHEMA = "rlx-edge build 1"
 BUILD_FILE = "build.json"
+SMALL_RAM_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def build_firmware(
 
     application = _find_app(app)
     common, own = _sources(bundle, models, board), _app_sources(application)
-    flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in (defines or {}).items())]
+    macros = {"RLX_LINK_MAX_PAYLOAD": str(_max_payload(board)), **(defines or {})}
+    flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
     places = [*common, *own, table, bare]
     objects = dict(
@@ -122,6 +124,11 @@ def load_firmware(out: Path) -> Firmware:
     if hashlib.sha256(image).hexdigest() != firmware.image_sha256:
         raise ToolError(f"{out}: {firmware.binary.name} is not the file that was built; build it again")
     return firmware
+
+
+def _max_payload(board: Board) -> int:
+    """The link's payload: it has two buffers of that size, which must leave room for a model on small chips."""
+    return 1024 if board.placement.data.bytes > SMALL_RAM_BYTES else 256
 
 
 def _check_bundle(bundle: Path, models: Sequence[str]) -> None:

@@ -1,0 +1,213 @@
+"""What an operator's builder sees while a TFLite model becomes a graph: operands, constants, options, one output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlx_edge.errors import ModelError, UnsupportedError
+from rlx_edge.formats.tflite_file import FileModel, FileOperator, FileTensor, Option
+from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Requant, Shape, TensorType
+from rlx_edge.ir.ops import Op
+
+MAX_ELEMENTS = 2**31 - 1
+
+DTYPES = {"FLOAT32": DType.F32, "INT8": DType.I8, "INT32": DType.I32, "INT64": DType.I64}
+"""The schema's tensor types that this importer reads; activations are INT8 or FLOAT32."""
+
+
+def shorten(name: str) -> str:
+    """The first of the names that the TFLite converter joins with semicolons when it fuses operators."""
+    return name.split(";", 1)[0] or name
+
+
+class Importer:
+    """The growing graph, and which node stands for which tensor of the file."""
+
+    def __init__(self, model: FileModel, name: str, where: str, requant: Requant) -> None:
+        self.model = model
+        self.where = where
+        self.requant = requant
+        self.builder = GraphBuilder(name)
+        self.nodes: dict[int, int] = {}
+        self.computed: set[int] = set()
+        self._weights: dict[tuple[int, QuantParams], int] = {}
+
+    def record(self, index: int, node: int) -> None:
+        """This node is that tensor, which is an input of the model or an operator's output."""
+        self.nodes[index] = node
+        self.computed.add(index)
+
+    def damaged(self, tensor: FileTensor, what: str) -> ModelError:
+        return ModelError(f"{self.where} is damaged: tensor {tensor.index} {shorten(tensor.name)!r} {what}")
+
+    def type_of(self, index: int) -> TensorType:
+        """A tensor's type as the file declares it, checked.
+
+        Raises UnsupportedError for what the IR's tensors cannot be, ModelError for what makes no sense.
+        """
+        tensor = self.model.tensors[index]
+        if tensor.is_variable:
+            raise UnsupportedError(f"the variable tensor {shorten(tensor.name)!r} (state that persists between runs)")
+        if tensor.is_sparse:
+            raise UnsupportedError(f"the sparse tensor {shorten(tensor.name)!r}")
+        if tensor.type_name not in DTYPES:
+            raise UnsupportedError(
+                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} (INT8 and FLOAT32 are supported)"
+            )
+        if any(d < 1 for d in tensor.shape) or math.prod(tensor.shape) > MAX_ELEMENTS:
+            raise self.damaged(tensor, f"has the shape {list(tensor.shape)}")
+        return TensorType(tensor.shape, DTYPES[tensor.type_name], self._quant(tensor))
+
+    def _quant(self, tensor: FileTensor) -> QuantParams | None:
+        found, dtype = tensor.quant, DTYPES[tensor.type_name]
+        if found is None or dtype is DType.F32:
+            return None
+        if found.custom:
+            raise UnsupportedError(f"the tensor {shorten(tensor.name)!r} with custom quantization")
+        quant = QuantParams(found.scales, found.zero_points, found.axis if len(found.scales) > 1 else None)
+        problems = quant.problems(tensor.shape, dtype)
+        if problems:
+            raise self.damaged(tensor, f"has {' and '.join(problems)}")
+        return quant
+
+    def values(self, index: int) -> Array | None:
+        """The values of a constant tensor, or None for a tensor that is computed."""
+        tensor = self.model.tensors[index]
+        if not tensor.data or index in self.computed:
+            return None
+        type = self.type_of(index)
+        if len(tensor.data) != type.bytes:
+            raise self.damaged(tensor, f"is {type} but holds {len(tensor.data)} bytes")
+        return np.frombuffer(tensor.data, type.dtype.numpy.newbyteorder("<")).reshape(type.shape)
+
+    def node(self, index: int, operator: FileOperator) -> int:
+        """The node of an operand: computed already, or a Param made on first use."""
+        if index in self.nodes:
+            return self.nodes[index]
+        tensor = self.model.tensors[index]
+        values = self.values(index)
+        if values is None:
+            raise self.damaged(tensor, f"is read by operator {operator.index} {operator.kind} before it is computed")
+        self.nodes[index] = self.builder.param(
+            tensor.name, np.ascontiguousarray(values), self.type_of(index).quant, (tensor.name,)
+        )
+        return self.nodes[index]
+
+    def weights(self, index: int, values: Array, quant: QuantParams) -> int:
+        """A Param of a tensor's values in another axis order, one node however many operators share the tensor."""
+        key = (index, quant)
+        if key not in self._weights:
+            name = self.model.tensors[index].name
+            self._weights[key] = self.builder.param(name, np.ascontiguousarray(values), quant, (name,))
+        return self._weights[key]
+
+
+class OpContext:
+    """One operator, as its builder sees it. Operands are counted from 0; builders return the output's node."""
+
+    def __init__(self, importer: Importer, operator: FileOperator) -> None:
+        self.importer = importer
+        self.operator = operator
+        self.output = importer.model.tensors[operator.outputs[0]]
+
+    @property
+    def requant(self) -> Requant:
+        return self.importer.requant
+
+    def option(self, field: str) -> Option:
+        return self.operator.options[field]
+
+    def integer(self, field: str) -> int:
+        return int(self.operator.options[field])
+
+    def has(self, operand: int) -> bool:
+        """Is this optional operand there?"""
+        return operand < len(self.operator.inputs) and self.operator.inputs[operand] >= 0
+
+    def _index(self, operand: int) -> int:
+        if not self.has(operand):
+            raise ModelError(f"{self.importer.where} is damaged: {self.describe()} has no operand {operand}")
+        return self.operator.inputs[operand]
+
+    def describe(self) -> str:
+        return f"operator {self.operator.index} {self.operator.kind} (output {shorten(self.output.name)!r})"
+
+    def input(self, operand: int, dtype: DType = DType.I8) -> int:
+        """The node of an operand that has this dtype; an INT8 one with one scale. Raises UnsupportedError."""
+        index = self._index(operand)
+        declared = self.importer.type_of(index)
+        self._check(declared, self.importer.model.tensors[index].name, dtype)
+        return self.importer.node(index, self.operator)
+
+    def dtype(self, operand: int) -> DType:
+        return self.importer.type_of(self._index(operand)).dtype
+
+    def type(self, node: int) -> TensorType:
+        return self.importer.builder[node].type
+
+    def output_type(self, dtype: DType = DType.I8) -> TensorType:
+        """The output's declared type. Raises UnsupportedError unless it has this dtype, and one scale if INT8."""
+        declared = self.importer.type_of(self.operator.outputs[0])
+        self._check(declared, self.output.name, dtype)
+        return declared
+
+    def output_quant(self) -> QuantParams:
+        """The parameters of an INT8 output."""
+        quant = self.output_type().quant
+        assert quant is not None  # output_type has checked
+        return quant
+
+    def quant(self, node: int) -> QuantParams:
+        """The parameters of an INT8 operand that `input` gave."""
+        quant = self.type(node).quant
+        assert quant is not None  # input has checked
+        return quant
+
+    def _check(self, type: TensorType, name: str, dtype: DType) -> None:
+        if type.dtype is not dtype:
+            raise UnsupportedError(
+                f"the {type.dtype.value} tensor {shorten(name)!r} where only {dtype.value} is supported"
+            )
+        if dtype is DType.I8 and (type.quant is None or type.quant.axis is not None):
+            how = "without quantization parameters" if type.quant is None else "with one scale per channel"
+            raise UnsupportedError(f"the i8 activation {shorten(name)!r} {how}")
+
+    def constant(self, operand: int, what: str) -> tuple[Array, TensorType]:
+        """The values and the type of an operand that must be in the file, such as weights."""
+        index = self._index(operand)
+        declared = self.importer.type_of(index)
+        values = self.importer.values(index)
+        if values is None:
+            raise UnsupportedError(f"{what} that the model computes (tensor {shorten(self.name(operand))!r})")
+        return values, declared
+
+    def integers(self, operand: int, what: str) -> tuple[list[int], Shape]:
+        """The values, flat, and the shape of an INT32 or INT64 constant."""
+        values, type = self.constant(operand, what)
+        if type.dtype not in (DType.I32, DType.I64):
+            raise UnsupportedError(f"{what} of type {type.dtype.value}")
+        return [int(v) for v in values.reshape(-1).tolist()], type.shape
+
+    def name(self, operand: int) -> str:
+        return self.importer.model.tensors[self._index(operand)].name
+
+    def weights(self, values: Array, quant: QuantParams) -> int:
+        """The Param of operand 1, its axes moved to where the IR has them."""
+        return self.importer.weights(self._index(1), values, quant)
+
+    def bias(self, values: Array | None, channels: int, quant: QuantParams) -> int:
+        """The Param of operand 2, or zeros when there is none."""
+        if values is None:
+            return self.importer.builder.param(f"{self.output.name}_bias", np.zeros(channels, np.int32), quant)
+        return self.importer.builder.param(self.name(2), np.ascontiguousarray(values), quant, (self.name(2),))
+
+    def add(self, op: Op, inputs: Sequence[int], quant: QuantParams | None) -> int:
+        """Append the op that computes the output tensor."""
+        return self.importer.builder.add(op, inputs, self.output.name, quant, (self.output.name,))
+
+    def add_helper(self, op: Op, inputs: Sequence[int], suffix: str, quant: QuantParams | None) -> int:
+        """Append an op that the output needs and that the file does not have as a tensor."""
+        return self.importer.builder.add(op, inputs, f"{self.output.name}_{suffix}", quant)

@@ -1,0 +1,77 @@
+"""From ranges and weights to scales, zero points and integers.
+
+Activations: asymmetric int8, one scale a tensor, 0 within the range and exactly a code. Weights: symmetric int8 in
+[-127, 127], one scale an output channel. Biases: int32 at x_scale * w_scale. Scales are float32 values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx_edge.ir import Array, QuantParams
+from rlx_edge.quant.observers import Range
+from rlx_edge.reference.fixedpoint import round_half_away
+
+CODES = 255
+"""Steps between the smallest and the largest int8."""
+
+WEIGHT_MAX = 127
+
+BIAS_MAX = 1 << 30
+"""Largest bias: half of int32, which leaves the other half to the products."""
+
+SMALLEST_SCALE = 1e-12
+"""Smaller scales would lose precision to float32's subnormals once two are multiplied."""
+
+SOFTMAX_OUTPUT = QuantParams.per_tensor(1 / 256, -128)
+
+
+def activation_params(range: Range) -> QuantParams:
+    """Parameters that cover a range and 0. A tensor that is always 0 gets a scale of 1."""
+    low, high = min(range.low, 0.0), max(range.high, 0.0)
+    if low == high:
+        return QuantParams.per_tensor(1.0, 0)
+    scale = _float32(max((high - low) / CODES, SMALLEST_SCALE))
+    zero_point = int(round_half_away(np.array(-128 - low / scale)))
+    return QuantParams.per_tensor(scale, min(max(zero_point, -128), 127))
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """int8 weights and int32 bias [C] with their parameters."""
+
+    weights: Array
+    weight_params: QuantParams
+    bias: Array
+    bias_params: QuantParams
+
+
+def quantize_weights(weights: Array, axis: int, bias: Array, x_scale: float) -> QuantizedWeights:
+    """Weights with output channels along `axis`, and their bias [C] in real values.
+
+    A channel's scale is max|w| / 127, raised where the bias would not fit int32 otherwise. A channel of zeros takes
+    the largest scale of the others.
+    """
+    others = tuple(i for i in range(weights.ndim) if i != axis)
+    largest = np.abs(weights.astype(np.float64)).max(axis=others)
+    scales = np.maximum(largest / WEIGHT_MAX, SMALLEST_SCALE)
+    scales[largest == 0] = scales.max() if largest.any() else 1.0
+    scales = np.maximum(scales, np.abs(bias) / (x_scale * BIAS_MAX))
+    params = QuantParams(tuple(_float32(s) for s in scales), (0,) * len(scales), axis)
+    steps, _ = params.broadcast(weights.ndim)
+    q = np.clip(round_half_away(weights.astype(np.float64) / steps), -WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
+    bias_scales = np.array(params.scales) * x_scale
+    q_bias = round_half_away(bias.astype(np.float64) / bias_scales).astype(np.int32)
+    bias_params = QuantParams(tuple(float(s) for s in bias_scales), (0,) * len(scales), 0)
+    return QuantizedWeights(np.ascontiguousarray(q), params, q_bias, bias_params)
+
+
+def constant_params(values: Array) -> QuantParams:
+    """Parameters of a constant operand, from its own values."""
+    return activation_params(Range(float(values.min()), float(values.max())))
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))

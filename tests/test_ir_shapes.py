@@ -1,0 +1,179 @@
+"""Shape inference of every op, against values worked out by hand or by numpy, and what does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlx_edge.ir import DType, GraphBuilder, QuantParams, Shape, TensorType
+from rlx_edge.ir.ops import (
+    ALL,
+    Activation,
+    ActivationFn,
+    Binary,
+    BinaryOp,
+    Clamp,
+    Concat,
+    Conv,
+    Dequantize,
+    Layout,
+    Leaf,
+    MatMul,
+    Op,
+    Pad,
+    Pool,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    Reduce,
+    ReduceOp,
+    Reshape,
+    ShapeError,
+    Softmax,
+    Transpose,
+)
+
+F32, I8, I32 = DType.F32, DType.I8, DType.I32
+Q = QuantParams.per_tensor(0.5, 0)
+
+
+def window(kernel: tuple[int, int], stride: int = 1, padding: tuple[int, ...] = (0, 0), dilation: int = 1) -> dict:
+    return {
+        "kernel_size": kernel,
+        "stride": (stride, stride),
+        "padding": padding,
+        "dilation": (dilation, dilation),
+        "groups": 1,
+    }
+
+
+def q_conv(groups: int = 1, **changes: object) -> QConv2d:
+    fields = window((3, 3), 2, (0, 0, 1, 1)) | {"groups": groups, "layout": Layout.NHWC} | changes
+    return QConv2d(x_zp=0, w_zp=0, out_zp=0, mult=(1.0,), **fields)
+
+
+CASES: list[tuple[Op, list[tuple[DType, Shape]], tuple[DType, Shape]]] = [
+    (Quantize.to(Q, rule), [(F32, (2, 3))], (I8, (2, 3))) for rule in [Quantize.__dataclass_fields__["requant"].default]
+] + [
+    (Dequantize.of(Q), [(I8, (2, 3))], (F32, (2, 3))),
+    (QMatMul(0, 0, 0, (1.0,)), [(I8, (2, 5)), (I8, (5, 3)), (I32, (3,))], (I8, (2, 3))),
+    (q_conv(), [(I8, (1, 8, 9, 2)), (I8, (4, 3, 3, 2)), (I32, (4,))], (I8, (1, 4, 4, 4))),
+    (q_conv(groups=2), [(I8, (3, 8, 8, 2)), (I8, (6, 3, 3, 1)), (I32, (6,))], (I8, (3, 4, 4, 6))),
+    (
+        q_conv(layout=Layout.NCHW, padding=(1, 1), dilation=(2, 2)),
+        [(I8, (1, 2, 9, 9)), (I8, (4, 2, 3, 3)), (I32, (4,))],
+        (I8, (1, 4, 4, 4)),
+    ),
+    (Conv(**window((3, 2), padding=(1, 0))), [(F32, (2, 3, 5, 5)), (F32, (4, 3, 3, 2))], (F32, (2, 4, 5, 4))),
+    (Pool(ReduceOp.MAX, (2, 2), (2, 2), (0, 0)), [(F32, (1, 3, 5, 4))], (F32, (1, 3, 2, 2))),
+    (Pool(ReduceOp.MEAN, (3, 3), (2, 2), (0, 0, 1, 1), Layout.NHWC), [(I8, (1, 4, 4, 3))], (I8, (1, 2, 2, 3))),
+    (MatMul(), [(F32, (7, 1, 2, 5)), (F32, (4, 5, 3))], (F32, (7, 4, 2, 3))),
+    (Binary(BinaryOp.ADD), [(I8, (2, 1, 3)), (I8, (4, 1))], (I8, (2, 4, 3))),
+    (Activation(ActivationFn.RELU), [(F32, (2, 3))], (F32, (2, 3))),
+    (Clamp(0.0, 6.0), [(I8, (2, 3))], (I8, (2, 3))),
+    (Reduce(ReduceOp.MEAN, (1, -1), keep_dim=True), [(F32, (2, 3, 4))], (F32, (2, 1, 1))),
+    (Reduce(ReduceOp.MEAN, (0, 1, 2), keep_dim=False), [(F32, (2, 3, 4))], (F32, ())),
+    (Softmax(-1), [(F32, (2, 3))], (F32, (2, 3))),
+    (Reshape((4, -1)), [(I8, (2, 3, 2))], (I8, (4, 3))),
+    (Transpose((2, 0, 1)), [(F32, (2, 3, 4))], (F32, (4, 2, 3))),
+    (Pad(((1, 2), (0, 3))), [(F32, (2, 3))], (F32, (5, 6))),
+    (Concat(-1), [(F32, (2, 3)), (F32, (2, 1)), (F32, (2, 4))], (F32, (2, 8))),
+]
+
+
+def types(operands: list[tuple[DType, Shape]]) -> list[TensorType]:
+    return [TensorType(shape, dtype) for dtype, shape in operands]
+
+
+@pytest.mark.parametrize(("op", "operands", "expected"), CASES, ids=lambda v: v.kind_name if isinstance(v, Op) else "")
+def test_inference(op: Op, operands: list[tuple[DType, Shape]], expected: tuple[DType, Shape]) -> None:
+    shape, dtype = op.infer(types(operands))
+    assert (dtype, shape) == expected
+
+
+def test_every_kind_that_computes_has_a_case() -> None:
+    assert {type(op) for op, _, _ in CASES} == {kind for kind in ALL if not issubclass(kind, Leaf)}
+
+
+BAD: list[tuple[Op, list[tuple[DType, Shape]], str]] = [
+    (Dequantize.of(Q), [(F32, (2,))], "integer operand"),
+    (QMatMul(0, 0, 0, (1.0,)), [(I8, (2, 5)), (I8, (4, 3)), (I32, (3,))], "are not"),
+    (QMatMul(0, 0, 0, (1.0,)), [(I8, (2, 5)), (I8, (5, 3)), (I32, (4,))], "bias"),
+    (QMatMul(0, 0, 0, (1.0,)), [(F32, (2, 5)), (I8, (5, 3)), (I32, (3,))], "must be i8"),
+    (q_conv(), [(I8, (1, 8, 8, 3)), (I8, (4, 3, 3, 2)), (I32, (4,))], "3 input"),
+    (q_conv(groups=2), [(I8, (1, 8, 8, 4)), (I8, (3, 3, 3, 2)), (I32, (3,))], "2 groups"),
+    (q_conv(), [(I8, (1, 8, 8, 2)), (I8, (4, 2, 3, 2)), (I32, (4,))], "kernel_size"),
+    (q_conv(stride=(0, 1)), [(I8, (1, 8, 8, 2)), (I8, (4, 3, 3, 2)), (I32, (4,))], "positive"),
+    (q_conv(padding=(1,)), [(I8, (1, 8, 8, 2)), (I8, (4, 3, 3, 2)), (I32, (4,))], "two or four"),
+    (q_conv(), [(I8, (8, 8, 2)), (I8, (4, 3, 3, 2)), (I32, (4,))], "rank 4"),
+    (Conv(**window((3, 3), dilation=4)), [(F32, (1, 1, 8, 8)), (F32, (1, 1, 3, 3))], "a window of 9 over 8"),
+    (Pool(ReduceOp.MAX, (2, 2), (2, 2), (2, 2)), [(F32, (1, 3, 5, 4))], "as wide as the window"),
+    (MatMul(), [(F32, (2, 5)), (F32, (4, 3))], "are not"),
+    (Binary(BinaryOp.ADD), [(I8, (2, 3)), (I8, (2,))], "do not broadcast"),
+    (Binary(BinaryOp.ADD), [(I8, (2,)), (F32, (2,))], "different dtypes"),
+    (Reduce(ReduceOp.MEAN, (3,), keep_dim=True), [(F32, (2, 3, 4))], "axis 3"),
+    (Softmax(2), [(F32, (2, 3))], "axis 2"),
+    (Reshape((4, -1)), [(I8, (2, 3))], "does not reshape"),
+    (Reshape((-1, -1)), [(I8, (2, 3))], "does not reshape"),
+    (Reshape((7,)), [(I8, (2, 3))], "does not reshape"),
+    (Transpose((0, 0)), [(F32, (2, 3))], "perm"),
+    (Pad(((1, 2),)), [(F32, (2, 3))], "pads"),
+    (Concat(0), [(F32, (2, 3)), (F32, (2, 4))], "do not join"),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "words"), BAD, ids=lambda v: v.kind_name if isinstance(v, Op) else "")
+def test_operands_that_do_not_fit(op: Op, operands: list[tuple[DType, Shape]], words: str) -> None:
+    with pytest.raises(ShapeError, match=words):
+        op.infer(types(operands))
+
+
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
+
+
+@given(shapes, shapes)
+def test_broadcasting_is_numpys(a: Shape, b: Shape) -> None:
+    try:
+        expected = np.broadcast_shapes(a, b)
+    except ValueError:
+        with pytest.raises(ShapeError):
+            Binary(BinaryOp.MUL).infer(types([(F32, a), (F32, b)]))
+        return
+    assert Binary(BinaryOp.MUL).infer(types([(F32, a), (F32, b)]))[0] == expected
+
+
+@given(shapes, st.data(), st.booleans())
+def test_reductions_are_numpys(shape: Shape, data: st.DataObject, keep: bool) -> None:
+    axes = data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, unique=True).map(tuple))
+    expected = np.zeros(shape).sum(axis=axes, keepdims=keep).shape
+    assert Reduce(ReduceOp.SUM, axes, keep).infer(types([(F32, shape)]))[0] == expected
+
+
+@given(
+    st.integers(1, 12), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)
+)
+def test_window_positions(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> None:
+    """Counted one by one: windows that lie within the padded image."""
+    reach = (kernel - 1) * dilation + 1
+    expected = len(range(0, size + before + after - reach + 1, stride))
+    op = Conv(
+        **(window((kernel, 1), padding=(before, 0, after, 0)) | {"stride": (stride, 1), "dilation": (dilation, 1)})
+    )
+    operands = types([(F32, (1, 1, size, 1)), (F32, (1, 1, kernel, 1))])
+    if expected == 0:
+        with pytest.raises(ShapeError):
+            op.infer(operands)
+    else:
+        assert op.infer(operands)[0] == (1, 1, expected, 1)
+
+
+def test_macs_count_every_product() -> None:
+    builder = GraphBuilder("g")
+    x = builder.input("x", TensorType((1, 8, 8, 2), F32))
+    w = builder.param("w", np.zeros((4, 3, 3, 2), np.float32))
+    y = builder.add(Conv(**(window((3, 3)) | {"layout": Layout.NHWC})), [x, w], "y")
+    graph = builder.build([y])
+    assert graph.macs(graph.nodes[y]) == 6 * 6 * 4 * 3 * 3 * 2
+    assert MatMul().macs(types([(F32, (2, 5)), (F32, (5, 3))]), TensorType((2, 3), F32)) == 30

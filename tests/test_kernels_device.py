@@ -1,0 +1,82 @@
+"""Every kernel on every emulated core: random calls go over the link to one resident test firmware a core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import Case, encode, write_bundle
+from hypothesis import HealthCheck, assume, given, seed, settings
+from hypothesis import strategies as st
+from op_graphs import OPS, random_inputs, seeds
+
+from rlx_edge.cgen.legalize import legalize
+from rlx_edge.cgen.lower import lower
+from rlx_edge.cgen.target import TARGETS
+from rlx_edge.device.boards import load_board
+from rlx_edge.device.build import build_firmware
+from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.link import Link
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.passes.freeze import freeze
+from rlx_edge.reference import run_all
+
+CORES = {
+    "M0": "microbit",
+    "M3": "mps2-an385",
+    "M4": "mps2-an386",
+    "M7": "mps2-an500",
+    "M33": "mps2-an505",
+    "M55": "mps3-an547",
+}
+EXAMPLES = 100 if os.environ.get("RLX_EDGE_TESTS") == "long" else 3
+INPUT_BYTES, OUTPUT_BYTES = 4096, 1024
+
+
+class DeviceCases:
+    """The resident test firmware of one core."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._model = link.model("cases")
+        self._input, self._output = self._model.tensors
+
+    def run(self, case: Case) -> bytes:
+        data = np.frombuffer(case.data, np.int8)
+        self._link.write_input(self._model, self._input, data)
+        self._link.run(self._model)
+        return self._link.read_tensor(self._model, self._output).tobytes()[: len(case.expected)]
+
+
+@pytest.fixture(scope="module", params=CORES)
+def device_cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceCases]:
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    board = load_board(CORES[request.param])
+    firmware = build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build")
+    with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
+        yield DeviceCases(link)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_device_equals_reference(op: str, device_cases: DeviceCases) -> None:
+    @seed(2026)
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        graph = freeze(data.draw(OPS[op]()))
+        try:
+            legalize(graph, TARGETS["portable"])
+        except UnsupportedError:
+            assume(False)
+        values = run_all(graph, random_inputs(graph, data.draw(seeds)))
+        (step,) = lower(graph)
+        call = data.draw(st.sampled_from(step.calls))
+        y0 = data.draw(st.integers(0, call.rows - 1))
+        case = encode(graph, call, values, y0, data.draw(st.integers(y0 + 1, call.rows)))
+        assume(len(case.data) <= INPUT_BYTES and len(case.expected) <= OUTPUT_BYTES)
+        assert device_cases.run(case) == case.expected
+
+    check()
