@@ -1,4 +1,4 @@
-"""Whole models: the C code equals the reference, reads well, compiles clean, and gives the same bits under any flags."""
+"""Whole models: the C code equals the reference, reads well, compiles clean, gives the same bits under any flags."""
 
 from __future__ import annotations
 
