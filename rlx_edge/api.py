@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_edge.cgen.bundle import BundledModel, generate, open_bundle
+from rlx_edge.cgen.bundle import BundledModel, generate, is_bundle, open_bundle
 from rlx_edge.cgen.emit import short_names
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.target import TARGETS, get_target
@@ -72,6 +72,11 @@ def open_build(out: Path) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
     return firmware, load_board(firmware.board), open_bundle(out / BUNDLE)
 
 
+def open_models(folder: Path) -> tuple[BundledModel, ...]:
+    """The models of a build, or of a bundle. Raises EdgeError or ToolError when the folder is neither."""
+    return open_bundle(folder) if is_bundle(folder) else open_build(folder)[2]
+
+
 def pick(models: tuple[BundledModel, ...], name: str | None) -> BundledModel:
     """The model of that name, or the only one. Raises EdgeError listing the names."""
     names = [model.name for model in models]
@@ -104,7 +109,7 @@ def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulat
 
 
 def parity(
-    out: Path,
+    folder: Path,
     data: Data,
     *,
     model: str | None = None,
@@ -115,15 +120,29 @@ def parity(
 ) -> ParityResult:
     """Send samples to the device of a build and compare what it computes with host C and with the reference.
 
-    With `taps` every tensor is compared, else the outputs; after a difference the first tensor that parts is sought.
+    `folder` may also be a bundle, for firmware of somebody's own with the link in it; then `port` is needed. With
+    `taps` every tensor is compared, else the outputs; after a difference the first tensor that parts is sought.
     """
-    firmware, board, models = open_build(out)
+    models = open_models(folder)
     bundled = pick(models, model)
-    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32)
+    firmware = None if is_bundle(folder) else load_firmware(folder)
+    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32 if firmware else None)
     names = short_names(bundled.plan.tensors)
     inputs = {names[name]: values for name, values in data.inputs.items()}
-    with connect(firmware, board, port, emulate=emulate) as link:
+    with _connect_any(firmware, port, emulate) as link:
         return run_parity(link, bundled.name, inputs, engines(bundled), taps=taps, firmware=expected, progress=progress)
+
+
+@contextmanager
+def _connect_any(firmware: Firmware | None, port: str | None, emulate: bool) -> Iterator[Link]:
+    if firmware is not None:
+        with connect(firmware, load_board(firmware.board), port, emulate=emulate) as link:
+            yield link
+    elif port is not None:
+        with Link.open(port) as link:
+            yield link
+    else:
+        raise DeviceError("a bundle alone says nothing of a board: name the serial port of your device (--port)")
 
 
 def engines(bundled: BundledModel) -> dict[str, _Engine]:

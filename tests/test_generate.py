@@ -13,6 +13,8 @@ from models import float_edges_model, random_model, samples, tiny_model
 
 from rlx_edge.cgen.bundle import generate, kernels_id, open_bundle
 from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.kernels import ALL
+from rlx_edge.cgen.planner import CALL_STACK_BYTES
 from rlx_edge.cgen.target import TARGETS
 from rlx_edge.errors import DataError, EdgeError, UnsupportedError
 from rlx_edge.ir import Graph, Requant
@@ -20,6 +22,8 @@ from rlx_edge.ir.ops import QMatMul
 from rlx_edge.reference import run_all
 
 GOLDEN = Path(__file__).parent / "golden" / "tiny"
+RUNTIME_STACK = 64
+"""For what the compiler itself calls, such as a 64-bit division."""
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2", "-c")
 FLAGS = {
     "O0": ("-std=c11", "-O0"),
@@ -224,6 +228,29 @@ def test_kernels_need_no_library(tmp_path: Path) -> None:
     subprocess.run(["ld", "-r", *objects, "-o", str(tmp_path / "all.o")], check=True)
     nm = subprocess.run(["nm", "-u", str(tmp_path / "all.o")], capture_output=True, text=True, check=True).stdout
     assert {line.split()[-1] for line in nm.splitlines()} <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
+
+
+@pytest.mark.parametrize("level", ["-O0", "-Os", "-O2", "-O3"])
+def test_stack_bounds_hold(level: str, tmp_path: Path) -> None:
+    """All frames of a kernel's file together, as the compiler gives them, with room for its run-time functions."""
+    bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
+    for core in ("cortex-m0", "cortex-m4", "cortex-m55"):
+        bounds = {kernel.source: kernel.stack_bytes - RUNTIME_STACK for kernel in ALL}
+        bounds["tiny.c"] = CALL_STACK_BYTES
+        for source in [*(bundle / "rlx").glob("*.c"), bundle / "tiny" / "tiny.c"]:
+            made = tmp_path / f"{core}{level}{source.name}.o"
+            flags = ("-std=c11", level, f"-mcpu={core}", "-mthumb", "-ffreestanding", "-fstack-usage", "-c")
+            command = ["arm-none-eabi-gcc", *flags, f"-I{bundle / 'rlx'}", str(source), "-o", str(made)]
+            subprocess.run(command, check=True)
+            frames = [line.split("\t") for line in made.with_suffix(".su").read_text().splitlines()]
+            counted = [int(size) for where, size, _ in frames if source.name != "tiny.c" or _is_called(where)]
+            assert sum(counted) <= bounds.get(source.name, 512), f"{source.name} {core} {level}"
+
+
+def _is_called(where: str) -> bool:
+    """Whether a function of the model is one that calls kernels: all steps but the first are its siblings."""
+    name = where.rsplit(":", 1)[-1]
+    return name in ("tiny_run", "step_bytes", "step_00", "at")
 
 
 def test_a_bundle_is_not_written_over_other_files(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlx_edge.ir import DType, GraphBuilder, QuantParams, Shape, TensorType
+from rlx_edge.ir import DType, GraphBuilder, QuantParams, Requant, Shape, TensorType
 from rlx_edge.ir.ops import (
     ALL,
     Activation,
@@ -39,7 +41,9 @@ F32, I8, I32 = DType.F32, DType.I8, DType.I32
 Q = QuantParams.per_tensor(0.5, 0)
 
 
-def window(kernel: tuple[int, int], stride: int = 1, padding: tuple[int, ...] = (0, 0), dilation: int = 1) -> dict:
+def window(
+    kernel: tuple[int, int], stride: int = 1, padding: tuple[int, ...] = (0, 0), dilation: int = 1
+) -> dict[str, Any]:
     return {
         "kernel_size": kernel,
         "stride": (stride, stride),
@@ -49,14 +53,13 @@ def window(kernel: tuple[int, int], stride: int = 1, padding: tuple[int, ...] = 
     }
 
 
-def q_conv(groups: int = 1, **changes: object) -> QConv2d:
+def q_conv(groups: int = 1, **changes: Any) -> QConv2d:
     fields = window((3, 3), 2, (0, 0, 1, 1)) | {"groups": groups, "layout": Layout.NHWC} | changes
     return QConv2d(x_zp=0, w_zp=0, out_zp=0, mult=(1.0,), **fields)
 
 
 CASES: list[tuple[Op, list[tuple[DType, Shape]], tuple[DType, Shape]]] = [
-    (Quantize.to(Q, rule), [(F32, (2, 3))], (I8, (2, 3))) for rule in [Quantize.__dataclass_fields__["requant"].default]
-] + [
+    (Quantize.to(Q, Requant.TFLM), [(F32, (2, 3))], (I8, (2, 3))),
     (Dequantize.of(Q), [(I8, (2, 3))], (F32, (2, 3))),
     (QMatMul(0, 0, 0, (1.0,)), [(I8, (2, 5)), (I8, (5, 3)), (I32, (3,))], (I8, (2, 3))),
     (q_conv(), [(I8, (1, 8, 9, 2)), (I8, (4, 3, 3, 2)), (I32, (4,))], (I8, (1, 4, 4, 4))),

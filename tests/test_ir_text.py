@@ -10,7 +10,7 @@ from rlx_edge.ir.ops import Binary, BinaryOp, Clamp, Dequantize, Layout, Pool, Q
 GOLDEN = """\
 graph 'small'
   %0 x = input("x") : f32[1, 4, 4, 1]
-  %1 q = quantize(s=0.5) : i8[1, 4, 4, 1] s=0.5 z=-128
+  %1 q = quantize(s=0.5)(%0) : i8[1, 4, 4, 1] s=0.5 z=-128
   %2 w = param("w") : i8[2, 3, 3, 1] s=axis 0
   %3 b = param("b") : i32[2]
   %4 conv = q_conv2d([3, 3])(%1, %2, %3) : i8[1, 4, 4, 2] s=0.1 z=0  # from conv1, relu1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,13 @@ from rlx_edge.ir.ops import (
     Binary,
     BinaryOp,
     Constant,
+    Conv,
     Dequantize,
     Op,
+    Pool,
     QMatMul,
     Quantize,
+    ReduceOp,
     Reshape,
 )
 
@@ -40,7 +44,7 @@ def dense_graph() -> Graph:
     return builder.build([y])
 
 
-def with_node(graph: Graph, index: int, **changes: object) -> Graph:
+def with_node(graph: Graph, index: int, **changes: Any) -> Graph:
     nodes = list(graph.nodes)
     nodes[index] = replace(nodes[index], **changes)
     return replace(graph, nodes=tuple(nodes))
@@ -85,7 +89,7 @@ def test_all_problems_are_reported_at_once() -> None:
         (3, {"op": QMatMul(3, 0, -1, (1.25, 1.25))}, "mult does not agree"),
     ],
 )
-def test_each_problem_is_named(index: int, changes: dict[str, object], words: str) -> None:
+def test_each_problem_is_named(index: int, changes: dict[str, Any], words: str) -> None:
     found = problems(with_node(dense_graph(), index, **changes))
     assert any(words in line for line in found), found
 
@@ -164,17 +168,48 @@ def test_constants_need_all_their_bytes() -> None:
 
 
 any_op = st.sampled_from(ALL).flatmap(st.from_type)
+any_quant = st.builds(
+    QuantParams,
+    st.lists(st.floats() | st.just(0.5), max_size=3).map(tuple),
+    st.lists(st.integers() | st.just(0), max_size=3).map(tuple),
+    st.none() | st.integers(-1, 4),
+)
 any_type = st.builds(
     TensorType,
-    st.lists(st.integers(-1, 5), max_size=5).map(tuple),
+    st.lists(st.integers(-1, 5), max_size=5).map(tuple) | st.just((1, 2, 2, 2)) | st.just((2, 2)),
     st.sampled_from(DType),
-    st.none() | st.just(Q) | st.from_type(QuantParams),
+    st.none() | st.just(Q) | any_quant,
 )
+
+
+def judged(op: Op, operands: list[TensorType], out: TensorType) -> list[str]:
+    leaves = [Node(i, Constant(b""), (), type, f"k{i}") for i, type in enumerate(operands)]
+    node = Node(len(leaves), op, tuple(range(len(leaves))), out, "y")
+    return problems(Graph("g", (*leaves, node), (node.id,)))
 
 
 @given(any_op, st.lists(any_type, max_size=3), any_type)
 def test_any_attributes_on_any_operands_are_judged(op: Op, operands: list[TensorType], out: TensorType) -> None:
     """Files can say anything: `find_problems` answers with lines, never with another exception."""
-    leaves = [Node(i, Constant(b"\0" * max(type.bytes, 0)), (), type, f"k{i}") for i, type in enumerate(operands)]
-    node = Node(len(leaves), op, tuple(range(len(leaves))), out, "y")
-    assert all(isinstance(line, str) for line in find_problems(Graph("g", (*leaves, node), (node.id,))))
+    assert all(isinstance(line, str) for line in judged(op, operands, out))
+
+
+@given(any_quant, any_quant, any_quant)
+def test_any_parameters_on_a_dense_layer_are_judged(x: QuantParams, w: QuantParams, out: QuantParams) -> None:
+    operands = [TensorType((2, 4), DType.I8, x), TensorType((4, 3), DType.I8, w), TensorType((3,), DType.I32)]
+    judged(QMatMul(0, 0, 0, (1.0,)), operands, TensorType((2, 3), DType.I8, out))
+    judged(QMatMul(0, 0, 0, (1.0,)), operands, TensorType((2, 9), DType.I8, out))
+
+
+numbers = st.lists(st.integers(-1, 3), max_size=5).map(tuple)
+
+
+@given(numbers, numbers, numbers, numbers, st.integers(-1, 2))
+def test_any_window_is_judged(
+    kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int
+) -> None:
+    image, out = TensorType((1, 2, 4, 4), DType.F32), TensorType((1, 2, 2, 2), DType.F32)
+    judged(Pool(ReduceOp.MAX, kernel, stride, padding), [image], out)
+    weights = TensorType((2, 2, 3, 3), DType.F32)
+    for kernel_size in (kernel, (3, 3)):
+        judged(Conv(kernel_size, stride, padding, dilation, groups), [image, weights], out)

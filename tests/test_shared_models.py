@@ -55,7 +55,7 @@ def quantize(x: Array, quant: QuantParams) -> Array:
     """Real values to a model's input; ties away from zero, as QUANTIZE does."""
     steps = x.astype(np.float32) / np.float32(quant.scale)
     rounded = np.copysign(np.floor(np.abs(steps.astype(np.float64)) + 0.5), steps)
-    return np.clip(rounded + quant.zero_point, -128, 127).astype(np.int8)
+    return np.asarray(np.clip(rounded + quant.zero_point, -128, 127).astype(np.int8))
 
 
 @cache

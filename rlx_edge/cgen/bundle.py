@@ -59,7 +59,7 @@ def generate(
 
 
 def _check_replaceable(out: Path) -> None:
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "rlx" / KERNELS_HEADER).is_file()):
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not is_bundle(out)):
         raise EdgeError(f"{out} exists and is not a bundle made by rlx-edge: choose another folder (-o)")
 
 
@@ -91,9 +91,13 @@ def kernels_id() -> str:
     return f"0x{digest.hexdigest()[:8]}u"
 
 
+def is_bundle(folder: Path) -> bool:
+    return (folder / "rlx" / KERNELS_HEADER).is_file()
+
+
 def open_bundle(folder: Path) -> tuple[BundledModel, ...]:
     """The models of a bundle on disk. Raises EdgeError when the folder is none, ModelError when a file is damaged."""
-    if not (folder / "rlx" / KERNELS_HEADER).is_file():
+    if not is_bundle(folder):
         raise EdgeError(f"{folder} is not a bundle: there is no rlx/{KERNELS_HEADER} in it (run rlx-edge generate)")
     names: Sequence[Path] = sorted(path for path in folder.glob("*/*.rlx") if path.stem == path.parent.name)
     models = []

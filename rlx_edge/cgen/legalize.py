@@ -31,6 +31,9 @@ def legalize(graph: Graph, target: TargetConfig) -> tuple[str, ...]:
             elif bound is not None:
                 proofs.append(f"{node.name}: {bound.text}")
         violations += [f"{node}: {text}" for text in found]
+    violations += [
+        f"{node}: it is an output, but nothing computes it" for node in graph.output_nodes if isinstance(node.op, Leaf)
+    ]
     if violations:
         count = f"{len(violations)} reason" + ("s" if len(violations) > 1 else "")
         raise UnsupportedError(f"{graph.name!r} cannot run on {target.name}, {count}:", violations)

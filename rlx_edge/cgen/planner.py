@@ -10,7 +10,7 @@ from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import Graph
 from rlx_edge.passes.freeze import freeze
 
-CALL_STACK_BYTES = 160
+CALL_STACK_BYTES = 256
 """What run, step and the call of a kernel take, beside the kernel itself."""
 
 

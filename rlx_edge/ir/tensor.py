@@ -92,6 +92,6 @@ class TensorType:
         text = f"{self.dtype.value}[{', '.join(map(str, self.shape))}]"
         if self.quant is None:
             return text
-        if self.quant.axis is None:
-            return f"{text} s={self.quant.scale:.9g} z={self.quant.zero_point}"
-        return f"{text} s=axis {self.quant.axis}"
+        if self.quant.axis is not None or len(self.quant.scales) != 1 or len(self.quant.zero_points) != 1:
+            return f"{text} s=axis {self.quant.axis}"
+        return f"{text} s={self.quant.scale:.9g} z={self.quant.zero_point}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from rlx_edge.errors import ModelError
@@ -34,8 +35,7 @@ def find_problems(graph: Graph) -> Iterator[str]:
     for output in graph.outputs:
         if not 0 <= output < len(graph.nodes):
             yield f"output {output} is not a node"
-    names = [node.name for node in graph.nodes]
-    for name in sorted({name for name in names if names.count(name) > 1}) if len(set(names)) != len(names) else ():
+    for name in sorted(name for name, count in Counter(node.name for node in graph.nodes).items() if count > 1):
         yield f"the name {name!r} is used more than once"
 
 
@@ -105,12 +105,14 @@ def _derived_problems(graph: Graph, node: Node, op: QMatMul | QConv2d) -> Iterat
         return
     try:
         zeros = (x.quant.zero_point, w.quant.zero_point, node.type.quant.zero_point)
+        expected = real_multipliers(x.quant, w.quant, node.type.quant)
     except ValueError as error:
         yield str(error)
         return
+    except ZeroDivisionError:
+        return  # an output scale of 0, which has been reported
     if zeros != (op.x_zp, op.w_zp, op.out_zp):
         yield f"zero points {(op.x_zp, op.w_zp, op.out_zp)}, but its tensors have {zeros}"
-    expected = real_multipliers(x.quant, w.quant, node.type.quant)
     if len(expected) != len(op.mult) or not all(
         math.isclose(a, b, rel_tol=MULT_TOLERANCE) for a, b in zip(expected, op.mult, strict=True)
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,16 @@ err = Console(stderr=True, highlight=False)
 
 
 def print_json(schema: str, facts: dict[str, Any]) -> None:
-    """One JSON object on standard output, with the name of its schema first."""
-    print(json.dumps({"schema": f"rlx-edge {schema} 1", **facts}))
+    """One JSON object on standard output, its schema first. Infinity and NaN, which JSON lacks, are null."""
+    print(json.dumps({"schema": f"rlx-edge {schema} 1", **_plain(facts)}))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def note(text: str) -> None:

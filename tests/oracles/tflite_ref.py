@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class TfliteRuntime:
 
     def run(self, model: bytes, inputs: Sequence[Array]) -> list[Array]:
         """All outputs for inputs in the file's order; a model that was just used is not loaded again."""
-        request = {f"in{index}": value for index, value in enumerate(inputs)}
+        request: dict[str, Any] = {f"in{index}": value for index, value in enumerate(inputs)}
         if model != self._model:
             request["model"] = np.frombuffer(model, np.uint8)
         answer = self._ask(request)
@@ -62,11 +63,11 @@ class TfliteRuntime:
             raise RuntimeError(str(answer["error"]))
         return [answer[f"out{index}"] for index in range(len(answer))]
 
-    def _ask(self, request: dict[str, Array]) -> dict[str, Array]:
+    def _ask(self, request: dict[str, Any]) -> dict[str, Array]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         packed = io.BytesIO()
-        np.savez(packed, **request)  # type: ignore[arg-type]
+        np.savez(packed, **request)
         self._process.stdin.write(struct.pack("<Q", len(packed.getvalue())) + packed.getvalue())
         self._process.stdin.flush()
         header = self._process.stdout.read(8)

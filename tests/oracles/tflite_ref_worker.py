@@ -4,15 +4,22 @@ Requests on stdin and answers on stdout are npz files, each after its length in 
 `model` (bytes) loads it; `in0`, `in1` ... are inputs. The answer holds `out0`, `out1` ..., or `error`.
 """
 
+from __future__ import annotations
+
 import io
 import struct
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tflite_runtime.interpreter import Interpreter, OpResolverType
 
+Array = NDArray[np.generic]
 
-def load(model):
+
+def load(model: bytes) -> Interpreter:
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
     )
@@ -20,7 +27,7 @@ def load(model):
     return interpreter
 
 
-def invoke(interpreter, request):
+def invoke(interpreter: Interpreter, request: Mapping[str, Array]) -> dict[str, Any]:
     for position, detail in enumerate(interpreter.get_input_details()):
         interpreter.set_tensor(detail["index"], request[f"in{position}"])
     interpreter.invoke()
@@ -28,7 +35,7 @@ def invoke(interpreter, request):
     return {f"out{i}": interpreter.get_tensor(detail["index"]) for i, detail in enumerate(outputs)}
 
 
-def main():
+def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     interpreter = None
     while header := source.read(8):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
-from tflite_micro import runtime
 
 Array = NDArray[np.generic]
 
@@ -17,6 +17,7 @@ class Tflm:
     """One model, loaded once and run as often as wanted."""
 
     def __init__(self, model: bytes) -> None:
+        runtime = pytest.importorskip("tflite_micro", reason="no tflite-micro: pip install 'rlx-edge[oracles]'").runtime
         arena = max(20 * len(model), MIN_ARENA_BYTES)
         self._interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
 

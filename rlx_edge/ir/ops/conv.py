@@ -131,7 +131,8 @@ class Pool(Op):
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         n, h, w, c = image_dims(operands[0].shape, self.layout)
+        rows, columns = window_output(self, h, w)
         top, left, bottom, right = pad_sides(self.padding)
         if max(top, bottom) >= self.kernel_size[0] or max(left, right) >= self.kernel_size[1]:
             raise ShapeError("padding as wide as the window: some windows would hold no pixel")
-        return image_shape(n, *window_output(self, h, w), c, self.layout), operands[0].dtype
+        return image_shape(n, rows, columns, c, self.layout), operands[0].dtype

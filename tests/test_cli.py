@@ -1,0 +1,163 @@
+"""The command's exit codes and errors: 0 good, 1 a check failed, 2 bad use or input in one line without traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import good, refused, rlx_edge
+
+from rlx_edge.resources import digits_dir
+
+FLOAT, CALIBRATION, HELD_OUT = (
+    digits_dir() / name for name in ("digits.onnx", "digits_calibration.npz", "digits_test.npz")
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a quantized model and a build of it."""
+    folder = tmp_path_factory.mktemp("made")
+    good("quantize", FLOAT, "--data", CALIBRATION, "-o", "digits.rlx", cwd=folder)
+    good("build", "digits.rlx", "-o", "build", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def build(made: Path, tmp_path: Path) -> Path:
+    """A copy of the build that a test may damage."""
+    return Path(shutil.copytree(made / "build", tmp_path / "build"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("missing.onnx", None, "no such file"),
+        ("empty.tflite", b"", "empty"),
+        ("cut.onnx", FLOAT.read_bytes()[:9000], "truncated"),
+        ("picture.rlx", b"\x89PNG\r\n\x1a\n" + bytes(64), "is not a .rlx file"),
+        ("notes.txt", b"hello there, this is no model", "no model that rlx-edge knows"),
+    ],
+)
+def test_bad_model(tmp_path: Path, name: str, content: bytes | None, says: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    line = refused("inspect", path)
+    assert name in line
+    assert says in line
+
+
+def test_cut_rlx(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.rlx"
+    path.write_bytes((made / "digits.rlx").read_bytes()[:-100])
+    assert "cut.rlx" in refused("inspect", path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"x": np.full((4, 1, 8, 8), np.nan, np.float32)}, "NaN"),
+        ({"x": np.zeros((4, 1, 8, 9), np.float32)}, "[1, 8, 9]"),
+        ({"x": np.zeros((4, 1, 8, 8), np.int16)}, "int16"),
+        ({"x": np.zeros((0, 1, 8, 8), np.float32)}, "no samples"),
+        ({"images": np.zeros((4, 1, 8, 8), np.float32)}, "images"),
+    ],
+)
+def test_bad_data(tmp_path: Path, arrays: dict[str, np.ndarray], says: str) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, **arrays)
+    line = refused("quantize", FLOAT, "--data", path, "-o", tmp_path / "out.rlx")
+    assert "data.npz" in line
+    assert says in line
+    assert not (tmp_path / "out.rlx").exists()
+
+
+def test_bad_options(made: Path, tmp_path: Path) -> None:
+    model = made / "digits.rlx"
+    assert "mps2-an386" in refused("build", model, "--board", "mps2", "-o", tmp_path / "b")
+    assert "cortex-m4" in refused("generate", model, "--target", "cortex-m99", "-o", tmp_path / "c")
+    assert "reference" in refused("evaluate", model, "--data", HELD_OUT, "--engine", "gpu")
+    assert "top1" in refused("evaluate", model, "--data", HELD_OUT, "--metric", "best")
+    assert ".rlx" in refused("convert", model, "-o", tmp_path / "out.tflite")
+    assert ".npz" in refused("run", model, "--data", HELD_OUT, "-o", tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_use() -> None:
+    assert "No such command 'deplay'" in refused("deplay")
+    assert "rlx-edge run --help" in refused("run")
+    assert "--foo" in refused("inspect", FLOAT, "--foo")
+
+
+def test_output_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "out"
+    for words in (["build"], ["generate"]):
+        assert str(tmp_path / "file") in refused(*words, made / "digits.rlx", "-o", inside)
+    assert "out.rlx" in refused("convert", FLOAT, "-o", inside / "out.rlx")
+
+
+def test_a_float_model_is_not_built(tmp_path: Path) -> None:
+    done = rlx_edge("build", FLOAT, "-o", tmp_path / "build")
+    assert done.returncode == 2
+    assert "quantize" in done.stderr
+    assert not (tmp_path / "build" / "build.json").exists()
+
+
+def test_json(made: Path) -> None:
+    """The keys that scripts rely on."""
+    model = made / "digits.rlx"
+    facts = json.loads(good("evaluate", model, "--data", HELD_OUT, "--json"))
+    assert facts["n"] == 500
+    assert facts["top1"] > 0.96
+    facts = json.loads(good("inspect", model, "--json"))
+    assert {"schema", "macs", "parameters", "layers"} <= facts.keys()
+    facts = json.loads(good("profile", made / "build", "--json"))
+    assert facts["instructions"] == sum(layer["instructions"] for layer in facts["layers"])
+    assert {"board", "flash_bytes", "ram_bytes", "stack_bytes", "link_flash_bytes", "link_ram_bytes"} <= facts.keys()
+
+
+def test_parity_is_exact(made: Path) -> None:
+    facts = json.loads(good("parity", made / "build", "--data", HELD_OUT, "--samples", "0:4", "--json"))
+    wanted = {"board": "mps2-an386", "inputs": 4, "compared_bytes": 80, "differing_bytes": 0, "exact": True}
+    assert facts.items() >= wanted.items()
+
+
+def test_parity_fails_when_engines_differ(build: Path) -> None:
+    """A kernel of the bundle is changed after the build, so that the host's C is no longer the device's."""
+    kernel = build / "bundle" / "rlx" / "rlx_max_pool_s8.c"
+    changed = kernel.read_text().replace("int32_t max = -128;", "int32_t max = 0;")
+    assert changed != kernel.read_text()
+    kernel.write_text(changed)
+    done = rlx_edge("parity", build, "--data", HELD_OUT, "--samples", "0:2")
+    assert done.returncode == 1
+    assert "NOT exact" in done.stdout
+    assert "max_pool" in done.stdout
+
+
+def test_parity_refuses_a_stale_device(made: Path, build: Path) -> None:
+    """The bundle is generated anew from another model, and the firmware is not built again."""
+    good("quantize", FLOAT, "--data", CALIBRATION, "--samples", "0:20", "-o", build / "digits.rlx")
+    good("generate", build / "digits.rlx", "--target", "cortex-m4", "-o", build / "bundle")
+    line = refused("parity", build, "--data", HELD_OUT)
+    assert "the device runs another version of 'digits'" in line
+
+
+def test_parity_refuses_what_is_no_build(tmp_path: Path) -> None:
+    assert "is not a" in refused("parity", tmp_path, "--data", HELD_OUT)
+
+
+def test_doctor() -> None:
+    done = rlx_edge("doctor")
+    assert done.returncode in (0, 1)
+    assert ("missing" in done.stdout) == (done.returncode == 1)
+
+
+def test_names_from_models_are_shown_as_text(tmp_path: Path) -> None:
+    """Square brackets in a file's name are no markup."""
+    path = tmp_path / "[red]ünknown.onnx"
+    assert "[red]" in refused("inspect", path)
