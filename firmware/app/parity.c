@@ -102,6 +102,8 @@ int main(void)
     the_port.reset_reason = rlx_soc_reset_reason();
     rlx_link_init(&the_link, &the_port, rlx_app_models, rlx_app_model_count, rlx_app_arena, rlx_app_arena_bytes);
     for (;;) {
-        rlx_link_poll(&the_link);
+        if (!rlx_link_poll(&the_link)) {
+            rlx_soc_idle();
+        }
     }
 }

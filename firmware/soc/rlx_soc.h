@@ -44,6 +44,8 @@ void rlx_soc_image(const uint8_t **start, uint32_t *size);
 
 /* Takes up to capacity bytes that have arrived and returns how many, 0 if none. */
 uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity);
+/* Sleeps until a byte arrives (or anything else wakes the core), which may have happened already. */
+void rlx_soc_idle(void);
 
 /* Blocks until all bytes are handed to the UART. */
 void rlx_soc_uart_write(const uint8_t *data, uint32_t size);

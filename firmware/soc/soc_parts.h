@@ -51,8 +51,9 @@ static inline void rlx_barrier(void) { __asm volatile("dsb\n\tisb" ::: "memory")
 extern uint32_t __stack_limit[], __stack_top[];
 extern const uint8_t __rlx_image_start[], __rlx_image_end[];
 
-/* uart_*.c */
+/* uart_*.c. rlx_uart_wake_done(): takes back the receive interrupt's request, where the UART holds it. */
 void rlx_uart_init(void);
+void rlx_uart_wake_done(void);
 
 /* counter_*.c. rlx_counter_now(): a fast free-running count, for boot ids only. */
 void rlx_counter_init(void);

@@ -5,6 +5,7 @@
 #define UART_DATA RLX_REG(RLX_UART_BASE + 0x00u)
 #define UART_STATE RLX_REG(RLX_UART_BASE + 0x04u)
 #define UART_CTRL RLX_REG(RLX_UART_BASE + 0x08u)
+#define UART_INTCLEAR RLX_REG(RLX_UART_BASE + 0x0Cu)
 #define UART_BAUDDIV RLX_REG(RLX_UART_BASE + 0x10u)
 
 #define STATE_TX_FULL 1u
@@ -13,7 +14,12 @@
 void rlx_uart_init(void)
 {
     UART_BAUDDIV = RLX_UART_HZ / RLX_UART_BAUD;
-    UART_CTRL = 3u; /* transmit, receive */
+    UART_CTRL = 0xBu; /* transmit, receive, receive interrupt */
+}
+
+void rlx_uart_wake_done(void)
+{
+    UART_INTCLEAR = 2u;
 }
 
 uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)

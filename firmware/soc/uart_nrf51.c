@@ -6,6 +6,7 @@
 #define UART_STARTTX RLX_REG(RLX_UART_BASE + 0x008u)
 #define UART_RXDRDY RLX_REG(RLX_UART_BASE + 0x108u)
 #define UART_TXDRDY RLX_REG(RLX_UART_BASE + 0x11Cu)
+#define UART_INTENSET RLX_REG(RLX_UART_BASE + 0x304u)
 #define UART_ENABLE RLX_REG(RLX_UART_BASE + 0x500u)
 #define UART_PSELTXD RLX_REG(RLX_UART_BASE + 0x50Cu)
 #define UART_PSELRXD RLX_REG(RLX_UART_BASE + 0x514u)
@@ -23,8 +24,14 @@ void rlx_uart_init(void)
     UART_BAUDRATE = BAUDRATE;
     UART_ENABLE = 4u;
     UART_RXDRDY = 0u;
+    UART_INTENSET = 4u; /* RXDRDY */
     UART_STARTTX = 1u;
     UART_STARTRX = 1u;
+}
+
+void rlx_uart_wake_done(void)
+{
+    /* The request ends when RXDRDY is cleared, before the byte is read. */
 }
 
 uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)

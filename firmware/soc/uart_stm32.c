@@ -9,12 +9,18 @@
 
 #define SR_RXNE (1u << 5)
 #define SR_TXE (1u << 7)
+#define CR1_RXNEIE (1u << 5)
 #define CR1_UE_TE_RE ((1u << 13) | (1u << 3) | (1u << 2))
 
 void rlx_uart_init(void)
 {
     USART_BRR = (RLX_UART_HZ + RLX_UART_BAUD / 2u) / RLX_UART_BAUD;
-    USART_CR1 = CR1_UE_TE_RE;
+    USART_CR1 = CR1_UE_TE_RE | CR1_RXNEIE;
+}
+
+void rlx_uart_wake_done(void)
+{
+    /* The request ends when the byte is read. */
 }
 
 uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)

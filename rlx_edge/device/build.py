@@ -159,7 +159,7 @@ def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
 def _sources(bundle: Path, models: Sequence[str], board: Board) -> list[Place]:
     """What every image has: start-up and drivers of the board, the kernels, the models."""
     soc, chip = firmware_dir() / "soc", board.chip
-    parts = ["startup", "boot", "fault", "stack", "exit"]
+    parts = ["startup", "boot", "fault", "stack", "idle", "exit"]
     parts += [f"uart_{board.uart.driver}", f"counter_{chip.counter}", f"reset_cause_{chip.family}"]
     places = [Place(soc / f"{part}.c", f"firmware/soc/{part}.c") for part in parts]
     places += _folder(firmware_dir() / "runtime", "firmware/runtime")

@@ -29,11 +29,12 @@ class Region:
 
 @dataclass(frozen=True)
 class Uart:
-    """A UART by its driver in firmware/soc/ and the address of its registers."""
+    """A UART by its driver in firmware/soc/, the address of its registers, and the number of its receive interrupt."""
 
     name: str
     driver: str
     address: int
+    irq: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,6 @@ def _region(name: str, table: Table) -> Region:
 
 
 def _uart(name: str, table: Table) -> Uart:
-    uart = Uart(name=name, driver=table.text("driver", UART_DRIVERS), address=table.number("address"))
+    uart = Uart(name=name, driver=table.text("driver", UART_DRIVERS), address=table.number("address"), irq=table.number("irq", high=239))
     table.done()
     return uart

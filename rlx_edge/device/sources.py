@@ -17,6 +17,7 @@ def board_header(board: Board) -> str:
         f'#define RLX_BOARD_NAME "{board.name}"',
         f"#define RLX_CORE_HZ {board.core_hz}u",
         f"#define RLX_UART_BASE 0x{board.uart.address:08x}u",
+        f"#define RLX_UART_IRQ {board.uart.irq}u",
         f"#define RLX_UART_HZ {board.uart_hz}u",
         f"#define RLX_UART_BAUD {board.baud}u",
     ]
