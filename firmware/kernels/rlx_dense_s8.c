@@ -8,17 +8,29 @@
 #include "rlx_kernels.h"
 #include "rlx_requant.h"
 
+/* Output columns [c, c + n) of a row; n is 1 or RLX_DOT_CHANNELS. */
+static inline void columns(const rlx_dense_t *p, const int8_t *in, int32_t c, int32_t n, int8_t *out)
+{
+    int32_t acc[RLX_DOT_CHANNELS] = {0};
+    rlx_dot_s8(acc, n, in, p->weights + c * p->in_c, p->in_c, p->in_c, p->w_zp);
+    for (int32_t j = 0; j < n; j++) {
+        const int32_t i = (c + j) * p->per_channel;
+        const int32_t q = rlx_rescale(acc[j] + p->bias[c + j], p->multipliers[i], p->shifts[i]) + p->out_zp;
+        out[c + j] = (int8_t)rlx_bound(q, p->low, p->high);
+    }
+}
+
 void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
 {
     for (int32_t row = y0; row < y1; row++) {
         const int8_t *in = rlx_row(x, row);
         int8_t *out = rlx_row(y, row);
-        const int8_t *w = p->weights;
-        for (int32_t c = 0; c < p->out_c; c++, w += p->in_c) {
-            const int32_t acc = p->bias[c] + rlx_dot_s8(in, w, p->in_c, p->w_zp);
-            const int32_t i = c * p->per_channel;
-            const int32_t q = rlx_rescale(acc, p->multipliers[i], p->shifts[i]) + p->out_zp;
-            out[c] = (int8_t)rlx_bound(q, p->low, p->high);
+        int32_t c = 0;
+        for (; c + RLX_DOT_CHANNELS <= p->out_c; c += RLX_DOT_CHANNELS) {
+            columns(p, in, c, RLX_DOT_CHANNELS, out);
+        }
+        for (; c < p->out_c; c++) {
+            columns(p, in, c, 1, out);
         }
     }
 }

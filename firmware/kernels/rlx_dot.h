@@ -1,4 +1,7 @@
 /* rlx_dot.h: sums of int8 products, the inner loop of convolution and matrix product.
+ *
+ * Up to four output channels at a time share each load of x. `channels` is a constant where these are called, so that
+ * the compiler unrolls the loops over it and keeps the sums in registers.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DOT_H
@@ -6,30 +9,36 @@
 
 #include <stdint.h>
 
-/* sum of x[i] * (w[i] - w_zp) over n elements */
-static inline int32_t rlx_dot_s8(const int8_t *x, const int8_t *w, int32_t n, int32_t w_zp)
+#define RLX_DOT_CHANNELS 4
+
+/* sums[j] += sum over n elements of x[i] * (w[j * w_step + i] - w_zp), for each channel j */
+static inline void rlx_dot_s8(
+    int32_t *sums, int32_t channels, const int8_t *x, const int8_t *w, int32_t w_step, int32_t n, int32_t w_zp)
 {
-    int32_t sum = 0;
-    int32_t i = 0;
     if (w_zp == 0) {
-        for (; i + 4 <= n; i += 4) {
-            sum += x[i] * w[i] + x[i + 1] * w[i + 1] + x[i + 2] * w[i + 2] + x[i + 3] * w[i + 3];
+        for (int32_t i = 0; i < n; i++) {
+            for (int32_t j = 0; j < channels; j++) {
+                sums[j] += x[i] * w[j * w_step + i];
+            }
+        }
+    } else {
+        for (int32_t i = 0; i < n; i++) {
+            for (int32_t j = 0; j < channels; j++) {
+                sums[j] += x[i] * (w[j * w_step + i] - w_zp);
+            }
         }
     }
-    for (; i < n; i++) {
-        sum += x[i] * (w[i] - w_zp);
-    }
-    return sum;
 }
 
-/* sum of w[i] - w_zp over n elements */
-static inline int32_t rlx_sum_s8(const int8_t *w, int32_t n, int32_t w_zp)
+/* The same where every x is one value, as outside an image. */
+static inline void rlx_fill_s8(
+    int32_t *sums, int32_t channels, int32_t value, const int8_t *w, int32_t w_step, int32_t n, int32_t w_zp)
 {
-    int32_t sum = 0;
     for (int32_t i = 0; i < n; i++) {
-        sum += w[i] - w_zp;
+        for (int32_t j = 0; j < channels; j++) {
+            sums[j] += value * (w[j * w_step + i] - w_zp);
+        }
     }
-    return sum;
 }
 
 #endif

@@ -48,7 +48,7 @@ _BINARY_FIELDS = (
 _REQUANTIZE_FIELDS = ("width", "x_zp", "out_zp", "multiplier", "shift", "low", "high")
 _QUANTIZE_FIELDS = ("width", "scale_bits", "zero_point", "low", "high")
 
-CONV = Kernel("rlx_conv_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=768)
+CONV = Kernel("rlx_conv_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=896)
 DEPTHWISE = Kernel("rlx_depthwise_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=640)
 DENSE = Kernel(
     "rlx_dense_s8",

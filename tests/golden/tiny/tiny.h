@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 #define TINY_ARENA_BYTES 288u
-#define TINY_STACK_BYTES 1024u /* upper bound of what tiny_run takes */
+#define TINY_STACK_BYTES 1152u /* upper bound of what tiny_run takes */
 #define TINY_STEPS 7u
 #define TINY_INPUT_PRESERVED 0 /* running overwrites the input */
 
