@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 
+from rlx_edge.cgen.legalize import legalize
+from rlx_edge.cgen.target import TARGETS
+from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, Requant, Shape, TensorType, real_multipliers
 from rlx_edge.ir.ops import (
     Binary,
@@ -26,6 +30,7 @@ from rlx_edge.ir.ops import (
     Softmax,
     Transpose,
 )
+from rlx_edge.passes.freeze import freeze
 
 Draw = Callable[[st.SearchStrategy], object]
 
@@ -310,3 +315,13 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
         ties = ties * np.float32(scale.scale if scale else 1.0)
         inputs[node.name] = np.choose(rng.integers(0, 3, shape), [values, ties, special]).astype(np.float32)
     return inputs
+
+
+def draw_legal(data: st.DataObject, op: str) -> Graph:
+    """A graph of that op, frozen, whose accumulators are proven not to overflow; others are refused, and drawn anew."""
+    graph = freeze(data.draw(OPS[op]()))
+    try:
+        legalize(graph, TARGETS["portable"])
+    except UnsupportedError:
+        assume(False)
+    return graph

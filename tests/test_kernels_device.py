@@ -11,17 +11,13 @@ import pytest
 from cases import Case, encode, write_bundle
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from op_graphs import OPS, random_inputs, seeds
+from op_graphs import OPS, draw_legal, random_inputs, seeds
 
-from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.lower import lower
-from rlx_edge.cgen.target import TARGETS
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
-from rlx_edge.errors import UnsupportedError
-from rlx_edge.passes.freeze import freeze
 from rlx_edge.reference import run_all
 
 CORES = {
@@ -66,11 +62,7 @@ def test_device_equals_reference(op: str, device_cases: DeviceCases) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        graph = freeze(data.draw(OPS[op]()))
-        try:
-            legalize(graph, TARGETS["portable"])
-        except UnsupportedError:
-            assume(False)
+        graph = draw_legal(data, op)
         values = run_all(graph, random_inputs(graph, data.draw(seeds)))
         (step,) = lower(graph)
         call = data.draw(st.sampled_from(step.calls))

@@ -42,7 +42,7 @@ def own_elf(bundle: Path) -> Path:
 
 
 def test_parity_with_ones_own_firmware(bundle: Path, own_elf: Path) -> None:
-    data = Data({name: values for name, values in samples(tiny_model(), 5).items()})
+    data = Data(samples(tiny_model(), 5))
     with Emulator(load_board("mps2-an386"), own_elf) as emulator:
         result = api.parity(bundle, data, port=emulator.port, taps=True)
     assert result.exact
