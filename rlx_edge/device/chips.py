@@ -101,6 +101,11 @@ def _region(name: str, table: Table) -> Region:
 
 
 def _uart(name: str, table: Table) -> Uart:
-    uart = Uart(name=name, driver=table.text("driver", UART_DRIVERS), address=table.number("address"), irq=table.number("irq", high=239))
+    uart = Uart(
+        name=name,
+        driver=table.text("driver", UART_DRIVERS),
+        address=table.number("address"),
+        irq=table.number("irq", high=239),
+    )
     table.done()
     return uart
