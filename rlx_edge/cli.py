@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import tempfile
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.data import Data, load_data
+from rlx_edge.demo import Demo
 from rlx_edge.device.boards import DEFAULT_BOARD, load_board, load_boards
 from rlx_edge.device.build import Firmware
 from rlx_edge.device.doctor import run_checks
@@ -134,8 +136,7 @@ def _quantized(graph: Graph, data: Data, rule: Requant, quiet: bool) -> tuple[Gr
     quality = api.quality(graph, int8, data)
     if not quiet:
         out.print(tables.quality_table(quality))
-        agreement = "" if quality.agreement is None else f", agreement {quality.agreement:.1%}"
-        out.print(f"output SQNR {quality.output_sqnr_db:.1f} dB{agreement} over {quality.samples} samples")
+        out.print(tables.quality_text(quality))
     facts = dataclasses.asdict(quality)
     return int8, facts
 
@@ -247,7 +248,7 @@ def parity(
     json: Json = False,
 ) -> None:
     """Compare the device with host C and the reference, bit by bit. Exits with 1 on any difference."""
-    _, _, models = api.open_build(folder)
+    models = api.open_models(folder)
     given = load_data(data, api.pick(models, model).plan.graph, samples=samples, preprocess=preprocess)
     result = _parity(folder, given, model, port, emulate, taps)
     _finish_parity(result, json)
@@ -319,7 +320,9 @@ def deploy(
         folder = out_dir or Path(scratch)
         firmware = _build(graph, model, board, name, folder)
         if not json:
-            _print_sizes(firmware, json)
+            out.print(f"{firmware.board}: {tables.sizes_text(firmware.sizes)}")
+        if out_dir is not None:
+            note(f"wrote {firmware.elf}")
         result = _parity(folder, given, None, port, emulate, taps)
         _finish_parity(result, json, {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes})
 
@@ -347,6 +350,20 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+@app.command()
+def demo(
+    board: BoardName = DEFAULT_BOARD,
+    out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep all files in this folder")] = None,
+) -> None:
+    """The whole path on an example: a network that reads digits, from ONNX to an emulated board, in half a minute."""
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
+        result = Demo(out_dir or Path(scratch), load_board(board), out).run()
+    kept = f"all files are in {out_dir}" if out_dir else "no file was kept; rlx-edge demo -o FOLDER keeps them"
+    note(f"{kept}, where the commands above work too" if out_dir else kept)
+    if not result.exact:
+        raise typer.Exit(1)
+
+
 def _check_suffix(path: Path, suffix: str) -> None:
     if path.suffix != suffix:
         raise EdgeError(f"{path}: the result is written as {suffix}; give it that ending")
@@ -354,10 +371,17 @@ def _check_suffix(path: Path, suffix: str) -> None:
 
 def main() -> None:
     """Run the command; errors meant for people become one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names from models may not fit the terminal's encoding
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except EdgeError as error:
         note(f"rlx-edge: {error}")
+    except typer.TyperException as error:
+        if error.format_message():  # empty where a bare `rlx-edge` has printed its help
+            asked = getattr(getattr(error, "ctx", None), "command_path", "rlx-edge")
+            note(f"rlx-edge: {error.format_message()} See {asked} --help")
     except OSError as error:
         note(f"rlx-edge: {error.filename or ''}: {error.strerror or error}")
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Where the C sources, board files and examples lie: beside the package in a checkout, inside it in an installed wheel."""
+"""Where C sources, board files and examples lie: beside the package in a checkout, inside it in an installed wheel."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def boards_dir() -> Path:
 
 
 def digits_dir() -> Path:
-    """The folder of the digits example: the float model, calibration data and held-out data. A wheel has no train.py."""
+    """The folder of the digits example: a float model, calibration data and held-out data."""
     return _find("examples/digits")

@@ -145,7 +145,7 @@ def reduce(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorT
         real = floating.reduce(op, [dequantize_f32(x[0], source)], types, out)
         return quantize_f32(real, target)
     assert isinstance(frozen, FrozenScale)
-    sums = np.asarray((x[0].astype(np.int64) - source.zero_point).sum(axis=op.axes, keepdims=op.keep_dim))
+    sums = np.asarray(np.sum(x[0].astype(np.int64) - source.zero_point, axis=op.axes, keepdims=op.keep_dim))
     return _saturate(rescale(sums, frozen, op.requant) + target.zero_point, None)
 
 

@@ -113,6 +113,11 @@ def quality_table(quality: Quality) -> Table:
     return table("int8 beside float, per tensor", ("tensor", "SQNR dB", "scale", "zero point"), rows)
 
 
+def quality_text(quality: Quality) -> str:
+    agreement = "" if quality.agreement is None else f", agreement {quality.agreement:.1%}"
+    return f"output SQNR {quality.output_sqnr_db:.1f} dB{agreement} over {quality.samples} samples"
+
+
 def board_state(board: Board) -> str:
     """Where a board runs, and whether this project ever ran on a real one."""
     where = ["emulator"] if board.emulation else []

@@ -1,0 +1,57 @@
+# `make demo` and `make test` set up all that they need first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+ORACLE := .venv-oracle/ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: help setup demo test test-long lint bench readme clean
+
+help:
+	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
+	@echo 'make test       linters and tests, as CI runs them'
+	@echo 'make test-long  the tests that take long, too'
+	@echo 'make lint       ruff, mypy, import-linter'
+	@echo 'make bench      instructions, RAM and flash of the benchmark models'
+	@echo 'make readme     the output of the demo, written into README.md'
+	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
+	@echo 'make clean      remove what was built, but not .venv'
+
+setup: $(READY) $(ORACLE)
+
+$(READY): pyproject.toml setup.py scripts/packages.sh
+	@PYTHON=$(PYTHON) sh scripts/packages.sh
+	@echo 'setup: making .venv'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,oracles]'
+	@touch $@
+
+$(ORACLE): scripts/oracle.sh | $(READY)
+	@PYTHON=$(PYTHON) sh scripts/oracle.sh
+	@mkdir -p $(@D)
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/rlx-edge demo --out build/demo
+
+test: lint $(ORACLE)
+	$(PYTEST) -m 'not long'
+
+test-long: lint $(ORACLE)
+	RLX_EDGE_TESTS=long $(PYTEST) -m 'long or not long'
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py
+
+readme: $(READY)
+	$(BIN)/python scripts/readme.py
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
