@@ -32,6 +32,9 @@ from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.report import tables
 from rlx_edge.report.console import note, out, print_json, progress
 
+INTERRUPTED = 130
+"""What typer returns after Ctrl-C."""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -114,10 +117,10 @@ def quantize(
     json: Json = False,
 ) -> None:
     """Calibrate a float model on data and quantize it to int8."""
+    _check_suffix(out_file, ".rlx")
     graph = load(model)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
     int8, facts = _quantized(graph, given, rule, quiet=json)
-    _check_suffix(out_file, ".rlx")
     save_rlx(int8, out_file)
     if json:
         print_json("quantize", facts)
@@ -203,13 +206,15 @@ def generate(
     """Write C: a shared folder of kernels and a folder a model. Several names are separated by commas."""
     names = name.split(",") if name else [suggest_identifier(path.name) for path in models]
     if len(names) != len(models) or len(set(names)) != len(names):
-        raise EdgeError(f"{len(models)} models need as many different names: --name {','.join(names)}")
+        wanted = ",".join(f"{names[0]}_{i + 1}" for i in range(len(models)))
+        raise EdgeError(f"{len(models)} models need as many different names: say --name {wanted}")
     graphs = {identifier(n): load(path) for n, path in zip(names, models, strict=True)}
     for bundled in api.generate(graphs, out_dir, get_target(target), with_link):
         plan = bundled.plan
         out.print(
             f"{bundled.name}: {len(plan.steps)} steps, arena {plan.arena_bytes:,} bytes, "
-            f"constants {plan.constant_bytes:,} bytes, in {out_dir / bundled.name}"
+            f"constants {plan.constant_bytes:,} bytes, in {out_dir / bundled.name}",
+            markup=False,
         )
 
 
@@ -365,8 +370,11 @@ def demo(
 
 
 def _check_suffix(path: Path, suffix: str) -> None:
+    """Before long work, so that it is not lost for want of a place."""
     if path.suffix != suffix:
         raise EdgeError(f"{path}: the result is written as {suffix}; give it that ending")
+    if not path.parent.is_dir():
+        raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def main() -> None:
@@ -375,7 +383,10 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # names from models may not fit the terminal's encoding
     try:
-        sys.exit(app(standalone_mode=False))
+        status = app(standalone_mode=False)
+        if status == INTERRUPTED:
+            note("rlx-edge: interrupted")
+        sys.exit(status)
     except EdgeError as error:
         note(f"rlx-edge: {error}")
     except typer.TyperException as error:
@@ -384,7 +395,4 @@ def main() -> None:
             note(f"rlx-edge: {error.format_message()} See {asked} --help")
     except OSError as error:
         note(f"rlx-edge: {error.filename or ''}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        note("rlx-edge: interrupted")
-        sys.exit(130)
     sys.exit(2)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command import good, refused, rlx_edge
 
+from rlx_edge.cgen.bundle import seal
 from rlx_edge.resources import digits_dir
 
 FLOAT, CALIBRATION, HELD_OUT = (
@@ -133,6 +134,9 @@ def test_parity_fails_when_engines_differ(build: Path) -> None:
     changed = kernel.read_text().replace("int32_t max = -128;", "int32_t max = 0;")
     assert changed != kernel.read_text()
     kernel.write_text(changed)
+    bundle = build / "bundle"
+    listed = [f for f in bundle.rglob("*") if f.is_file() and f.name != "bundle.json"]
+    seal(bundle, {str(f.relative_to(bundle)): f.read_bytes() for f in listed})
     done = rlx_edge("parity", build, "--data", HELD_OUT, "--samples", "0:2")
     assert done.returncode == 1
     assert "NOT exact" in done.stdout

@@ -253,11 +253,56 @@ def _is_called(where: str) -> bool:
     return name in ("tiny_run", "step_bytes", "step_00", "at")
 
 
-def test_a_bundle_is_not_written_over_other_files(tmp_path: Path) -> None:
-    (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(EdgeError, match="is not a bundle"):
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    """A project's own files stay, in the bundle's folder and even within the folders that we write."""
+    generate({"tiny": tiny_model(), "other": tiny_model(2)}, tmp_path)
+    for mine in ("main.c", "src/app.c", "rlx/board.c", "other/notes.txt"):
+        (tmp_path / mine).parent.mkdir(exist_ok=True)
+        (tmp_path / mine).write_text("mine")
+    generate({"tiny": tiny_model(3)}, tmp_path)
+    kept = {str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file() and f.read_bytes() == b"mine"}
+    assert kept == {"main.c", "src/app.c", "rlx/board.c", "other/notes.txt"}
+    assert not (tmp_path / "other" / "other.c").exists(), "a model that is no longer in the bundle"
+    assert [model.name for model in open_bundle(tmp_path)] == ["tiny"]
+
+
+@pytest.mark.parametrize("taken", ["rlx/rlx.h", "tiny/tiny.c", "rlx"])
+def test_a_file_of_others_in_the_way_is_refused(taken: str, tmp_path: Path) -> None:
+    (tmp_path / taken).parent.mkdir(exist_ok=True)
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(EdgeError, match="was not made by rlx-edge"):
         generate({"tiny": tiny_model()}, tmp_path)
-    assert (tmp_path / "precious.txt").read_text() == "mine"
+    assert [f.read_text() for f in tmp_path.rglob("*") if f.is_file()] == ["mine"]
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    generate({"tiny": tiny_model()}, tmp_path)
+    source = tmp_path / "tiny" / "tiny.c"
+    source.write_text(source.read_text().replace(".high = 127", ".high = 126", 1))
+    with pytest.raises(EdgeError, match=r"changed since it was generated: tiny/tiny\.c"):
+        open_bundle(tmp_path)
+    source.unlink()
+    with pytest.raises(EdgeError, match="changed since"):
+        open_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"schema": "x"}', '{"schema": "rlx-edge bundle 1", "files": {"../a": ""}}', "[" * 9999]
+)
+def test_a_damaged_list_of_files_is_refused(text: str, tmp_path: Path) -> None:
+    generate({"tiny": tiny_model()}, tmp_path)
+    (tmp_path / "bundle.json").write_text(text)
+    for attempt in (lambda: open_bundle(tmp_path), lambda: generate({"tiny": tiny_model()}, tmp_path)):
+        with pytest.raises(EdgeError, match=r"bundle\.json cannot be read"):
+            attempt()
+
+
+def test_the_folder_itself_stays(tmp_path: Path) -> None:
+    """It may be somebody's working directory."""
+    inode = tmp_path.stat().st_ino
+    generate({"tiny": tiny_model()}, tmp_path)
+    generate({"tiny": tiny_model()}, tmp_path)
+    assert tmp_path.stat().st_ino == inode
 
 
 def test_a_failure_leaves_the_old_bundle(tmp_path: Path) -> None:

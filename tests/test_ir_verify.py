@@ -21,6 +21,7 @@ from rlx_edge.ir.ops import (
     Constant,
     Conv,
     Dequantize,
+    Layout,
     Op,
     Pool,
     QMatMul,
@@ -213,3 +214,15 @@ def test_any_window_is_judged(
     weights = TensorType((2, 2, 3, 3), DType.F32)
     for kernel_size in (kernel, (3, 3)):
         judged(Conv(kernel_size, stride, padding, dilation, groups), [image, weights], out)
+
+
+@pytest.mark.parametrize("clamp", [(100, -100), (-(10**6), 0), (0, 10**12)])
+def test_bounds_must_be_rising_int8_values(clamp: tuple[int, int]) -> None:
+    """The reference would clip otherwise than C does."""
+    builder = GraphBuilder("bounds")
+    quant = QuantParams.per_tensor(0.1, 0)
+    x = builder.input("x", TensorType((1, 2, 2, 1), DType.I8, quant))
+    op = Pool(ReduceOp.MAX, (1, 1), (1, 1), (0, 0), Layout.NHWC, clamp=clamp)
+    y = builder.add(op, [x], "pool", quant)
+    with pytest.raises(ModelError, match="bounds"):
+        builder.build([y])

@@ -1,11 +1,15 @@
-"""The C bundle: one shared folder of kernels, and a folder for each model."""
+"""The C bundle: one shared folder of kernels, and a folder for each model.
+
+`bundle.json` in it lists the files that were written, with their hashes: what is not in the list belongs to somebody
+else and stays, and a file that was changed since is noticed.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,13 +17,14 @@ from pathlib import Path
 from rlx_edge.cgen.emit import emit
 from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.planner import make_plan
-from rlx_edge.cgen.target import TARGETS, TargetConfig
+from rlx_edge.cgen.target import TARGETS, TargetConfig, get_target
 from rlx_edge.errors import EdgeError
-from rlx_edge.formats.rlx import load_rlx, save_rlx
+from rlx_edge.formats.rlx import load_rlx, rlx_bytes
 from rlx_edge.ir import Graph
 from rlx_edge.resources import firmware_dir
 
-KERNELS_HEADER = "rlx_bundle.h"
+MANIFEST = "bundle.json"
+SCHEMA = "rlx-edge bundle 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,69 +45,122 @@ class BundledModel:
 def generate(
     models: Mapping[str, Graph], out: Path, target: TargetConfig = TARGETS["portable"], with_link: bool = False
 ) -> tuple[BundledModel, ...]:
-    """Write a bundle with these models (C name -> int8 graph) to `out`, replacing a bundle that is there.
+    """Write a bundle with these models (C name -> int8 graph) to the folder `out`; a bundle there is replaced.
 
-    Everything is written beside `out` first and then moved, so that a failure leaves `out` as it was. Raises
-    UnsupportedError when the target cannot run a model, and EdgeError when `out` holds anything but a bundle.
+    Only files that rlx-edge wrote are replaced or removed; everything is written whole before any of them. Raises
+    UnsupportedError when the target cannot run a model, and EdgeError when a file of somebody else is in the way.
     """
     out = out.resolve()
-    _check_replaceable(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".rlx-edge-", dir=out.parent) as scratch:
-        written = Path(scratch) / "bundle"
-        plans = {name: make_plan(graph, target) for name, graph in models.items()}
-        hashes = _write(plans, written, target, with_link)
-        if out.exists():
-            out.rename(Path(scratch) / "replaced")
-        written.rename(out)
+    plans = {name: make_plan(graph, target) for name, graph in models.items()}
+    files, hashes = _contents(plans, target, with_link)
+    before = _manifest(out) if is_bundle(out) else {}
+    _check_free(out, files, before)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".rlx-edge-", dir=out) as scratch:
+        for name, content in files.items():
+            _write(Path(scratch) / name, content)
+        (out / MANIFEST).unlink(missing_ok=True)
+        for name in before:
+            (out / name).unlink(missing_ok=True)
+        for name in files:
+            (out / name).parent.mkdir(exist_ok=True)
+            (Path(scratch) / name).replace(out / name)
+    _remove_empty_folders(out, before)
+    seal(out, files)
     return tuple(BundledModel(name, out, hashes[name], plan) for name, plan in plans.items())
 
 
-def _check_replaceable(out: Path) -> None:
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not is_bundle(out)):
-        raise EdgeError(f"{out} exists and is not a bundle made by rlx-edge: choose another folder (-o)")
+def _check_free(out: Path, files: Mapping[str, bytes], before: Mapping[str, str]) -> None:
+    if out.exists() and not out.is_dir():
+        raise EdgeError(f"{out} is a file; choose a folder (-o)")
+    for name in files:
+        foreign = name not in before and (out / name).exists()
+        if foreign or ((out / name).parent.exists() and not (out / name).parent.is_dir()):
+            raise EdgeError(f"{out / name} is in the way and was not made by rlx-edge: choose another folder (-o)")
 
 
-def _write(plans: Mapping[str, Plan], out: Path, target: TargetConfig, with_link: bool) -> dict[str, str]:
-    kernels = firmware_dir() / "kernels"
-    shutil.copytree(kernels, out / "rlx")
-    guard = f"#define RLX_BUNDLE_KERNELS {kernels_id()}"
-    (out / "rlx" / KERNELS_HEADER).write_text(f"/* Made by rlx-edge: which kernels these are. */\n{guard}\n")
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+def _remove_empty_folders(out: Path, before: Mapping[str, str]) -> None:
+    for folder in {(out / name).parent for name in before}:
+        if folder != out and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _contents(
+    plans: Mapping[str, Plan], target: TargetConfig, with_link: bool
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """All files of a bundle by their path in it, and the models' hashes by name."""
+    files = {f"rlx/{file.name}": file.read_bytes() for file in _sources("kernels")}
+    guard = f"/* Made by rlx-edge: which kernels these are. */\n#define RLX_BUNDLE_KERNELS {kernels_id()}\n"
+    files["rlx/rlx_bundle.h"] = guard.encode()
     if with_link:
-        shutil.copytree(firmware_dir() / "link", out / "link")
+        files |= {f"link/{file.name}": file.read_bytes() for file in _sources("link")}
     hashes = {}
     for name, plan in plans.items():
         emitted = emit(plan, name, target, kernels_id())
-        folder = out / name
-        folder.mkdir()
-        for file, content in emitted.files.items():
-            (folder / file).write_text(content)
-        save_rlx(plan.graph.with_metadata(target=target.name, hash=emitted.hash), folder / f"{name}.rlx")
+        files |= {f"{name}/{file}": content.encode() for file, content in emitted.files.items()}
+        files[f"{name}/{name}.rlx"] = rlx_bytes(plan.graph.with_metadata(target=target.name, hash=emitted.hash))
         hashes[name] = emitted.hash
-    return hashes
+    return files, hashes
+
+
+def _sources(folder: str) -> list[Path]:
+    return sorted(file for file in (firmware_dir() / folder).iterdir() if file.suffix in (".c", ".h"))
 
 
 @cache
 def kernels_id() -> str:
     """Eight hexadecimal digits that tell this version of the kernels from any other."""
     digest = hashlib.sha256()
-    for file in sorted((firmware_dir() / "kernels").iterdir()):
+    for file in _sources("kernels"):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return f"0x{digest.hexdigest()[:8]}u"
 
 
+def seal(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the list of the files that make up the bundle, with their hashes; done last, it makes the bundle whole."""
+    listed = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
+    (folder / MANIFEST).write_text(json.dumps({"schema": SCHEMA, "files": listed}, indent=1) + "\n")
+
+
 def is_bundle(folder: Path) -> bool:
-    return (folder / "rlx" / KERNELS_HEADER).is_file()
+    return (folder / MANIFEST).is_file()
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    """The bundle's files and their hashes. Raises EdgeError for a list that is damaged, or that leaves the folder."""
+    try:
+        listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {str(name): str(digest) for name, digest in listed["files"].items()}
+        if listed["schema"] != SCHEMA or any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
+            raise ValueError("not a list that this version makes")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise EdgeError(
+            f"{folder / MANIFEST} cannot be read ({error}): generate the bundle into an empty folder"
+        ) from error
+    return files
 
 
 def open_bundle(folder: Path) -> tuple[BundledModel, ...]:
-    """The models of a bundle on disk. Raises EdgeError when the folder is none, ModelError when a file is damaged."""
+    """The models of a bundle on disk. Raises EdgeError when the folder is none, or a file was changed since."""
     if not is_bundle(folder):
-        raise EdgeError(f"{folder} is not a bundle: there is no rlx/{KERNELS_HEADER} in it (run rlx-edge generate)")
-    names: Sequence[Path] = sorted(path for path in folder.glob("*/*.rlx") if path.stem == path.parent.name)
+        raise EdgeError(f"{folder} is not a bundle: there is no {MANIFEST} in it (run rlx-edge generate)")
+    files = _manifest(folder)
+    changed = [name for name, digest in files.items() if _digest(folder / name) != digest]
+    if changed:
+        raise EdgeError(f"{folder}: changed since it was generated: {', '.join(changed)}; generate it again")
     models = []
-    for path in names:
-        graph = load_rlx(path)
-        plan = make_plan(graph, TARGETS[graph.metadata.get("target", "portable")])
-        models.append(BundledModel(path.stem, folder.resolve(), graph.metadata.get("hash", ""), plan))
+    for name in files:
+        if Path(name).suffix == ".rlx":
+            graph = load_rlx(folder / name)
+            plan = make_plan(graph, get_target(graph.metadata.get("target", "portable")))
+            models.append(BundledModel(Path(name).stem, folder.resolve(), graph.metadata.get("hash", ""), plan))
     return tuple(models)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -185,11 +185,16 @@ def _port(name: str, role: str, tensor: Tensor, index: int, count: int) -> PortT
 def short_names(tensors: Sequence[Tensor]) -> dict[str, str]:
     """Tensor names as the device says them: printable ASCII, at most 63 characters, still unique; by full name."""
     made: dict[str, str] = {}
-    for index, tensor in enumerate(tensors):
+    taken: set[str] = set()
+    count = 0
+    for tensor in tensors:
         short = text.comment(tensor.name)
-        if len(short) > MAX_NAME or short in made.values():
-            short = f"{index}:{short}"[:MAX_NAME]
-        made[tensor.name] = short
+        attempt = short[:MAX_NAME]
+        while attempt in taken:
+            count += 1
+            attempt = f"{count}:{short}"[:MAX_NAME]
+        taken.add(attempt)
+        made[tensor.name] = attempt
     return made
 
 

@@ -30,13 +30,18 @@ PARAM_PREFIX = "param/"
 _GRAPH_FIELDS = {"name", "nodes", "outputs", "metadata"}
 
 
+def rlx_bytes(graph: Graph) -> bytes:
+    """The bytes of a `.rlx` file. Raises ModelError for a graph that is not well formed."""
+    verify(graph)
+    return _pack(graph)
+
+
 def save_rlx(graph: Graph, path: Path) -> None:
     """Write a graph, whole or not at all: an existing file stays as it is until the new one is complete.
 
     Raises ModelError for a graph that is not well formed or a path that cannot be written.
     """
-    verify(graph)
-    data = _pack(graph)
+    data = rlx_bytes(graph)
     path = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")

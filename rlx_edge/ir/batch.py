@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rlx_edge.errors import ModelError
 from rlx_edge.ir.graph import Graph, GraphBuilder, Node
-from rlx_edge.ir.ops import Concat, Input, Leaf, Op, Pad, Reduce, Reshape, Softmax, Transpose
+from rlx_edge.ir.ops import (
+    Activation,
+    Binary,
+    Clamp,
+    Concat,
+    Conv,
+    Dequantize,
+    Input,
+    MatMul,
+    Op,
+    Pad,
+    Pool,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    Reduce,
+    Reshape,
+    ShapeError,
+    Softmax,
+    Transpose,
+)
+from rlx_edge.ir.tensor import Shape
+
+_ONE_BY_ONE = (Activation, Clamp, Quantize, Dequantize, Conv, Pool, QConv2d, QMatMul, Reshape)
+"""Ops that compute each index of their first operand's first axis alone."""
+
+
+def sample_shape(shape: Shape) -> Shape:
+    """The shape of one sample of a model's input or output: without the first axis, where that is a batch of 1."""
+    return shape[1:] if shape[:1] == (1,) else shape
 
 
 def with_batch(graph: Graph, batch: int) -> Graph:
     """The graph with every input's first axis, which must be 1, made `batch`.
 
-    Raises ModelError for a model that mixes samples (an op that works across the first axis).
+    Sample i of the result's outputs follows from sample i of its inputs alone, as the given graph computes it: the
+    first axis is the batch in every tensor that follows from an input. Raises ModelError for a model where that
+    cannot be shown: an op that works across the first axis or moves it, or an output that follows from no input.
     """
     builder = GraphBuilder(graph.name)
     builder.metadata.update(graph.metadata)
@@ -21,32 +53,58 @@ def with_batch(graph: Graph, batch: int) -> Graph:
     for node in graph.nodes:
         inputs = [ids[i] for i in node.inputs]
         if isinstance(node.op, Input):
-            if not node.type.shape or node.type.shape[0] != 1:
+            if node.type.shape[:1] != (1,):
                 raise ModelError(f"input {node.name!r} {node.type}: its first axis is not a batch of 1")
             ids[node.id] = builder.input(
                 node.name, replace(node.type, shape=(batch, *node.type.shape[1:])), node.sources
             )
             batched.add(node.id)
-        elif isinstance(node.op, Leaf):
+        elif not batched.intersection(node.inputs):
             ids[node.id] = builder.copy(node, inputs, graph)
         else:
-            across = batched.intersection(node.inputs)
-            op = _batched_op(node, batch) if across else node.op
-            ids[node.id] = builder.add(op, inputs, node.name, node.type.quant, node.sources)
-            if across:
-                batched.add(node.id)
+            ids[node.id] = _add_batched(graph, node, [i in batched for i in node.inputs], inputs, builder, batch)
+            batched.add(node.id)
+    if not batched.issuperset(graph.outputs):
+        raise ModelError(f"{graph.name!r} has an output that follows from no input, so it cannot run in batches")
     return builder.build([ids[i] for i in graph.outputs])
 
 
-def _batched_op(node: Node, batch: int) -> Op:
+def _add_batched(
+    graph: Graph, node: Node, batched: Sequence[bool], inputs: Sequence[int], builder: GraphBuilder, batch: int
+) -> int:
+    shape = node.type.shape
+    wanted = (batch, *shape[1:])
+    across = ModelError(f"{node} works across samples, so this model cannot run in batches")
+    if shape[:1] != (1,) or not _keeps_samples_apart(graph, node, batched):
+        raise across
+    op: Op = replace(node.op, new_shape=wanted) if isinstance(node.op, Reshape) else node.op
+    try:
+        added = builder.add(op, inputs, node.name, node.type.quant, node.sources)
+    except ShapeError as error:
+        raise across from error
+    if builder[added].type.shape != wanted:
+        raise across
+    return added
+
+
+def _keeps_samples_apart(graph: Graph, node: Node, batched: Sequence[bool]) -> bool:
+    """Whether index i of the result's first axis, of size 1 in `graph`, needs only that of the batched operands."""
     op, rank = node.op, len(node.type.shape)
-    mixes = (
-        (isinstance(op, Reduce) and (0 in op.axes or -rank in op.axes or not op.axes))
-        or (isinstance(op, Concat | Softmax) and op.axis in (0, -rank))
-        or (isinstance(op, Transpose) and op.perm[0] != 0)
-        or (isinstance(op, Pad) and op.pads[0] != (0, 0))
-        or (isinstance(op, Reshape) and node.type.shape[:1] != (1,))
-    )
-    if mixes:
-        raise ModelError(f"{node} works across samples, so this model cannot run in batches")
-    return replace(op, new_shape=(batch, *node.type.shape[1:])) if isinstance(op, Reshape) else op
+    ranks = [len(type.shape) for type in graph.operand_types(node)]
+    if isinstance(op, _ONE_BY_ONE):
+        return not any(batched[1:])
+    if isinstance(op, Binary):  # Broadcasting aligns last axes: an operand of lower rank has its batch elsewhere.
+        return all(r == rank for r, b in zip(ranks, batched, strict=True) if b)
+    if isinstance(op, MatMul):
+        if rank == 2:
+            return not batched[1]
+        return all(r == rank for r, b in zip(ranks, batched, strict=True) if b)
+    if isinstance(op, Reduce):
+        return bool(op.axes) and 0 not in op.axes and -ranks[0] not in op.axes
+    if isinstance(op, Concat):
+        return all(batched) and op.axis not in (0, -rank)
+    if isinstance(op, Softmax):
+        return op.axis not in (0, -rank)
+    if isinstance(op, Transpose):
+        return op.perm[0] == 0
+    return isinstance(op, Pad) and op.pads[0] == (0, 0)

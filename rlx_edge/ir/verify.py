@@ -88,6 +88,11 @@ def _inference_problems(graph: Graph, node: Node) -> Iterator[str]:
 
 def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:
     op, out = node.op, node.type
+    clamp: tuple[int, int] | None = getattr(op, "clamp", None)
+    if clamp is not None and out.dtype.is_integer:
+        low, high = out.dtype.limits
+        if not low <= clamp[0] <= clamp[1] <= high:
+            yield f"bounds {clamp}, which are not two rising values of {out.dtype.value}"
     if isinstance(op, Quantize) and out.quant != QuantParams(op.scales, op.zero_points, op.axis):
         yield "the output's quantization parameters are not the op's"
     if isinstance(op, Dequantize):
