@@ -7,15 +7,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import cffi
 import numpy as np
 import pytest
-from models import float_edges_model, random_model, samples, tiny_model
+from models import ModelMaker, float_edges_model, random_model, samples, tiny_model
 
 from rlx_edge.cgen.bundle import generate, kernels_id, open_bundle
+from rlx_edge.cgen.compile_host import compile_shared
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.kernels import ALL
 from rlx_edge.cgen.planner import CALL_STACK_BYTES
 from rlx_edge.cgen.target import TARGETS
+from rlx_edge.data import load_data
 from rlx_edge.errors import DataError, EdgeError, UnsupportedError
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.ir.ops import QMatMul
@@ -337,6 +340,24 @@ def test_host_refuses_wrong_inputs(tmp_path: Path) -> None:
         host.run({"x": np.zeros((1, 6, 5, 2), np.int8)})
     with pytest.raises(DataError, match="float32"):
         host.run({"x": np.zeros((1, 6, 6, 2), np.float32)})
+
+
+@pytest.mark.parametrize("formula", ["scale=1/255", "scale=1/255,mean=0.485,0.456,0.406,std=0.229,0.224,0.225"])
+def test_preprocessing_in_c_is_that_of_the_data(formula: str, tmp_path: Path) -> None:
+    """The helper gives, for every byte, the integer that a data file's pixel becomes."""
+    maker = ModelMaker("pixels", 0)
+    graph = maker.builder.build([maker.conv(maker.input((1, 4, 4, 3)), 2)]).with_metadata(preprocess=formula)
+    (model,) = generate({"pixels": graph}, tmp_path / "bundle")
+    every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(16, 4, 4, 3)
+    np.savez(tmp_path / "data.npz", x=every)
+    expected = load_data(tmp_path / "data.npz", graph).inputs["x"].reshape(256, 3)
+    library = compile_shared(model.sources, [model.bundle / "rlx"])
+    ffi = cffi.FFI()
+    per_channel = "mean" in formula
+    ffi.cdef(f"int8_t pixels_preprocess(uint8_t pixel{', uint32_t channel' if per_channel else ''});")
+    call = ffi.dlopen(str(library)).pixels_preprocess
+    got = [[call(pixel, c) if per_channel else call(pixel) for c in range(3)] for pixel in range(256)]
+    assert got == expected.tolist()
 
 
 def test_thousands_of_inferences_in_one_call(tmp_path: Path) -> None:

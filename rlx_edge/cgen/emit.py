@@ -16,6 +16,8 @@ from rlx_edge.cgen.lower_elementwise import float_bits
 from rlx_edge.cgen.plan import Plan, Tensor
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import DType
+from rlx_edge.preprocess import Preprocess
+from rlx_edge.reference.fixedpoint import quantize_f32
 
 API_VERSION = 1
 MAX_NAME = 63
@@ -65,6 +67,15 @@ class Helper:
 
 
 @dataclass(frozen=True)
+class PixelTable:
+    """What each byte of a source (a camera's pixel) becomes at the first input: a row per channel, or one row."""
+
+    formula: str
+    channels: int
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ModelText:
     """Everything that the templates show."""
 
@@ -92,6 +103,7 @@ class ModelText:
     has_constant_views: bool
     quantize: Helper | None
     dequantize: Helper | None
+    preprocess: PixelTable | None
 
 
 @dataclass(frozen=True)
@@ -161,6 +173,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         ),
         quantize=_helper(inputs[0]) if inputs else None,
         dequantize=_helper(outputs[0]),
+        preprocess=_pixel_table(plan.graph.metadata.get("preprocess"), inputs[0]) if inputs else None,
     )
 
 
@@ -217,6 +230,19 @@ def _helper(tensor: Tensor) -> Helper | None:
     if tensor.type.quant is None:
         return None
     return Helper(float_bits(tensor.type.quant.scale), tensor.type.quant.zero_point)
+
+
+def _pixel_table(formula: str | None, tensor: Tensor) -> PixelTable | None:
+    """The preprocessing that the model was quantized with, worked out for every byte by the code that read its data."""
+    if formula is None or tensor.type.quant is None:
+        return None
+    steps = Preprocess.parse(formula)
+    pixels = np.arange(256, dtype=np.uint8)
+    channels = max(len(steps.mean), len(steps.std))
+    reals = steps.apply(np.broadcast_to(pixels[:, None], (256, channels)))
+    table = quantize_f32(reals, tensor.type.quant)
+    rows = tuple(text.number_table(table[:, channel]) for channel in range(channels))
+    return PixelTable(formula, channels, rows)
 
 
 def float_literal(value: float) -> str:
