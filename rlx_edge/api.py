@@ -19,11 +19,12 @@ from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.target import TARGETS, get_target
 from rlx_edge.data import Data, load_data
 from rlx_edge.device.boards import Board, load_board
-from rlx_edge.device.build import Firmware, build_firmware, load_firmware
+from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
+from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import Progress, predict
 from rlx_edge.errors import DeviceError, EdgeError, UnsupportedError
 from rlx_edge.formats.load import load
@@ -34,8 +35,6 @@ from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run_all
 from rlx_edge.reference.fixedpoint import rules_of
 
-BUNDLE = "bundle"
-
 
 def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]:
     """The outputs for all samples by name: host C for int8 models, the reference for float ones, or as named."""
@@ -43,9 +42,14 @@ def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]
 
 
 def build(models: Mapping[str, Graph], board: Board, out: Path, target: str | None = None) -> Firmware:
-    """Generate a bundle for the board's core and build its firmware, all within the folder `out`."""
+    """Generate a bundle for the board's core and build its firmware, all within the folder `out`.
+
+    Raises ToolError for a missing compiler, and for a folder that holds other files, before anything is written.
+    """
     cpu = board.chip.cpu
     chosen = get_target(target or (cpu if cpu in TARGETS else "portable"))
+    find_compiler()
+    claim_build_folder(out)
     generate(models, out / BUNDLE, chosen)
     return build_firmware(out / BUNDLE, list(models), board, out)
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from rlx_edge import api
 from rlx_edge.data import Data
 from rlx_edge.device.boards import Board
-from rlx_edge.device.build import Firmware
+from rlx_edge.device.build import BUNDLE, Firmware
 from rlx_edge.device.parity import ParityResult
-from rlx_edge.errors import DeviceError
+from rlx_edge.errors import DeviceError, EdgeError
 from rlx_edge.evaluate import Evaluation, evaluate
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Array, Graph
@@ -57,6 +57,9 @@ class Demo:
         return result
 
     def _prepare(self) -> None:
+        foreign = self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / QUANTIZED).exists()
+        if foreign:
+            raise EdgeError(f"{self.folder}: holds other files; name another folder for the demo (-o)")
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (MODEL, CALIBRATION, HELD_OUT):
             shutil.copyfile(digits_dir() / name, self.folder / name)
@@ -101,7 +104,7 @@ class Demo:
         )
         firmware = api.build({NAME: int8}, self.board, self.folder / BUILD)
         self._say(tables.sizes_text(firmware.sizes))
-        self._say(f"the C of the network is in {BUILD}/{api.BUNDLE}/{NAME}/, the kernels it calls in rlx/ beside it")
+        self._say(f"the C of the network is in {BUILD}/{BUNDLE}/{NAME}/, the kernels it calls in rlx/ beside it")
         return firmware
 
     def _profile(self) -> None:

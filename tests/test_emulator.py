@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_device import build_bench, running
+from link_device import wait_until
 
 from rlx_edge.device.boards import Board, Emulation, load_board
 from rlx_edge.device.build import Firmware
 from rlx_edge.device.emulator import Emulator
-from rlx_edge.errors import EdgeError
+from rlx_edge.device.link import Link
+from rlx_edge.errors import DeviceError, EdgeError, ToolError
 
 BOARD = load_board("mps2-an386")
 
@@ -61,6 +64,30 @@ def test_the_reason_of_an_early_end_is_kept(firmware: Firmware) -> None:
         bench.exit(3)
         assert emulator.wait_exit(10) == 3
         assert emulator.failure() == "qemu-system-arm for mps2-an386 ended with code 3: it said nothing"
+
+
+def test_the_end_of_qemu_explains_a_lost_port(firmware: Firmware) -> None:
+    def lose_it() -> None:
+        with Emulator(BOARD, firmware.elf) as emulator, Link.open(emulator.port, timeout=5) as link:
+            for pid in emulator_of(firmware):
+                os.kill(int(pid), signal.SIGKILL)
+            link.hello()
+
+    with pytest.raises(ToolError, match=r"^qemu-system-arm for mps2-an386 ended with code 137: ") as caught:
+        lose_it()
+    assert isinstance(caught.value.__cause__, DeviceError)
+
+
+def test_a_running_qemu_explains_nothing(firmware: Firmware) -> None:
+    with pytest.raises(DeviceError, match="silent"), Emulator(BOARD, firmware.elf):
+        raise DeviceError("silent")
+
+
+def test_a_temporary_folder_with_a_comma(firmware: Firmware, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a,b"))
+    (tmp_path / "a,b").mkdir()
+    with Emulator(BOARD, firmware.elf, gdb=True) as emulator:
+        wait_until(Path(emulator.gdb_target).is_socket)
 
 
 def test_waiting_for_a_program_that_does_not_end(firmware: Firmware) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -14,11 +15,11 @@ import pytest
 from bench_device import BENCH, build_bench, make_bundle
 
 from rlx_edge.device.boards import board_names, load_board
-from rlx_edge.device.build import build_firmware, load_firmware
+from rlx_edge.device.build import Firmware, build_firmware, check_build_folder, claim_build_folder, load_firmware
 from rlx_edge.device.linker import linker_script
 from rlx_edge.device.sources import board_header, model_table
-from rlx_edge.device.toolchain import COMMON_FLAGS, chip_flags, find_compiler
-from rlx_edge.errors import EdgeError
+from rlx_edge.device.toolchain import COMMON_FLAGS, chip_flags, find_compiler, link
+from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.resources import firmware_dir
 
 BOARD = load_board("mps2-an386")
@@ -56,8 +57,9 @@ def test_half_a_build_is_recognized(tmp_path: Path) -> None:
     facts = (out / "build.json").read_text()
     for spoiled, message in (
         ("{", "cannot be read"),
-        (json.dumps({"schema": "rlx-edge build 0"}), "another version of rlx-edge"),
-        (json.dumps({**json.loads(facts), "sizes": 3}), "cannot be read"),
+        (json.dumps({"schema": "rlx-edge build 0"}), "another rlx-edge"),
+        ("[" * 100_000, r"build.json cannot be read \(it is nested too deep\)"),
+        ("[1]", r"build.json cannot be read \(it is no JSON object\)"),
         (json.dumps({**json.loads(facts), "image_sha256": "00"}), "is not the file that was built"),
     ):
         (out / "build.json").write_text(spoiled)
@@ -66,6 +68,119 @@ def test_half_a_build_is_recognized(tmp_path: Path) -> None:
     (out / "build.json").unlink()
     with pytest.raises(EdgeError, match=r"is not a finished build \(build.json is missing\)"):
         load_firmware(out)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Firmware:
+    return build_bench(tmp_path_factory.mktemp("built"), BOARD)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("elf", 1),
+        ("binary", None),
+        ("board", 5),
+        ("app", []),
+        ("models", "toy"),
+        ("models", [1]),
+        ("image_bytes", True),
+        ("image_crc32", "abc"),
+        ("image_sha256", {}),
+        ("sizes", 3),
+        ("sizes", {"flash_bytes": 1}),
+    ],
+)
+def test_an_edited_fact_is_told(built: Firmware, tmp_path: Path, name: str, value: object) -> None:
+    facts = json.loads((built.elf.parent / "build.json").read_text())
+    (tmp_path / "build.json").write_text(json.dumps({**facts, name: value}))
+    with pytest.raises(
+        ToolError, match=r"build.json cannot be read \('\w+' is not as it was written\); build it again"
+    ):
+        load_firmware(tmp_path)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "build.json", "firmware.bin", "link.ld", ".hidden"])
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path, name: str) -> None:
+    bundle, out = make_bundle(tmp_path / "bundle"), tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("{}")
+    for refused in (
+        lambda: check_build_folder(out),
+        lambda: claim_build_folder(out),
+        lambda: build_firmware(bundle, ["toy"], BOARD, out, app=BENCH),
+    ):
+        with pytest.raises(ToolError, match="out: holds other files and is no build made by rlx-edge; choose another"):
+            refused()
+    assert contents(out) == {out / name: b"{}"}
+
+
+def test_a_build_may_replace_a_build(built: Firmware, tmp_path: Path) -> None:
+    """A finished one, also without the marker; half a one; and what is not there or empty is free for all."""
+    out = tmp_path / "out"
+    check_build_folder(out)
+    assert not out.exists()
+    claim_build_folder(out)
+    (out / "link.ld").write_text("half a build")
+    make_bundle(out / "bundle")
+    build_firmware(out / "bundle", ["toy"], BOARD, out, app=BENCH)
+    (out / ".rlx-edge-build").unlink()
+    build_firmware(out / "bundle", ["toy"], BOARD, out, app=BENCH)
+    bundle = make_bundle(tmp_path / "only a bundle" / "bundle")
+    build_firmware(bundle, ["toy"], BOARD, bundle.parent, app=BENCH)
+
+
+@pytest.mark.parametrize("name", ["stdint", "string"])
+def test_a_model_hides_no_header(tmp_path: Path, name: str) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    (bundle / "toy").rename(bundle / name)
+    for path in sorted((bundle / name).iterdir()):
+        text = path.read_text().replace("toy", name).replace("TOY_ARENA", f"{name.upper()}_ARENA")
+        path.with_name(path.name.replace("toy", name)).write_text(text.replace(f"{name.upper()}_H", "MODEL_H"))
+    for path in (bundle / name).glob("toy*"):
+        path.unlink()
+    assert build_firmware(bundle, [name], BOARD, tmp_path / "out").models == (name,)
+
+
+def test_a_model_with_another_header_is_compiled_anew(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    before = build_firmware(bundle, ["toy"], BOARD, tmp_path / "out").sizes.ram_bytes
+    header = bundle / "toy" / "toy.h"
+    header.write_text(header.read_text() + "\n#undef TOY_ARENA_BYTES\n#define TOY_ARENA_BYTES 4096u\n")
+    build_firmware(bundle, ["toy"], BOARD, tmp_path / "out")
+    symbols = subprocess.run(
+        ["arm-none-eabi-nm", "-S", tmp_path / "out" / "firmware.elf"], capture_output=True, text=True, check=True
+    ).stdout
+    assert before < 4096
+    assert re.search(r"^\w+ 00001000 \w rlx_app_arena$", symbols, re.MULTILINE)
+
+
+def test_paths_with_commas_spaces_and_equals_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = build_bench(tmp_path / "plain", BOARD)
+    folder = tmp_path / "a,b c=d"
+    monkeypatch.setenv("RLX_EDGE_CACHE", str(folder / "cache"))
+    odd = build_bench(folder, BOARD)
+    assert odd.elf.read_bytes() == plain.elf.read_bytes()
+    assert odd.elf.with_suffix(".map").stat().st_size > 0
+
+
+def test_the_linkers_own_reason_is_told(tmp_path: Path) -> None:
+    bundle, app = make_bundle(tmp_path / "bundle"), tmp_path / "app.c"
+    app.write_text(
+        '#include "rlx_soc.h"\nint nowhere(void);\nint main(void);\nint main(void) { return nowhere(); }\n'
+        "void rlx_app_fault(const rlx_fault_t *f) { (void)f; }\n"
+    )
+    told = r"^linking firmware.elf failed: \S*app.c:4: undefined reference to `nowhere'$"
+    with pytest.raises(ToolError, match=told):
+        build_firmware(bundle, ["toy"], BOARD, tmp_path / "out", app=app)
+    full = tmp_path / "firmware.elf"
+    full.symlink_to("/dev/full")
+    with pytest.raises(ToolError, match=r"^linking \S+ failed: final link failed: No space left on device$"):
+        link(find_compiler(), [], [], tmp_path / "out" / "link.ld", full)
 
 
 def test_a_failing_build_leaves_no_finished_one(tmp_path: Path) -> None:
@@ -127,7 +242,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(EdgeError, match=r"unknown application nonsense; known: .*parity"):
         build_firmware(bundle, ["toy"], BOARD, tmp_path / "out", app="nonsense")
     (tmp_path / "file").touch()
-    with pytest.raises(EdgeError, match=r"file: cannot be written: File exists; choose another folder"):
+    with pytest.raises(EdgeError, match=r"file: cannot be written: Not a directory; choose another folder"):
         build_firmware(bundle, ["toy"], BOARD, tmp_path / "file", app=BENCH)
     monkeypatch.setenv("RLX_EDGE_CACHE", str(tmp_path / "file"))
     with pytest.raises(EdgeError, match=r"the cache .* cannot be made .*: set RLX_EDGE_CACHE"):

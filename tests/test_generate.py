@@ -175,7 +175,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     HostModel(model).run(samples(hostile, 1))
 
 
-@pytest.mark.parametrize("name", ["", "int", "Tiny", "a-b", "1a", "_a", "a" * 33, "../x", "a b", "class"])
+@pytest.mark.parametrize("name", ["", "int", "Tiny", "a-b", "1a", "_a", "a" * 33, "../x", "a b", "class", "rlx_soc"])
 def test_bad_model_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(EdgeError, match="cannot name a model in C"):
         generate({name: tiny_model()}, tmp_path / "bundle")

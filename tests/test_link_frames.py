@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.device.frames import Damaged, Frame, FrameReader, Text, decode, encode
+from rlx_edge.device.protocol import Payload
 
 frames = st.builds(
     Frame,
@@ -64,6 +65,25 @@ def test_text_before_between_and_after_frames() -> None:
     items = reader.feed(b"hello\r\nworld" + encode(frame) + b"more\n" + encode(frame) + b"last words")
     assert items == [Text("hello"), Text("world"), frame, Text("more"), frame]
     assert reader.flush() == [Text("last words")]
+
+
+def test_text_cannot_steer_a_terminal() -> None:
+    r"""Colors, a title, bells, C1 controls and changes of the writing direction are spelled out."""
+    said = (
+        "\x1b[31mred\x1b[0m\ttab \x07 \x9b2J \u202e é \x1b]0;title\x07 and words enough to be text"
+        + " and more words" * 5
+        + "\r\n"
+    )
+    (item,) = FrameReader().feed(said.encode() + b"\0")
+    assert isinstance(item, Text)
+    assert item.line.isprintable()
+    assert item.line.startswith(r"\x1b[31mred\x1b[0m")
+    assert r"\x07 \x9b2J \u202e é \x1b]0;title\x07 and" in item.line
+
+
+def test_names_cannot_steer_a_terminal() -> None:
+    text = b"a\x1b[2Jb"
+    assert Payload(bytes([len(text), len(text)]) + text).string() == (r"a\x1b[2Jb", False)
 
 
 def test_a_cut_frame_is_damaged() -> None:

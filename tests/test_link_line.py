@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from link_device import BadLine, HostDevice
 
+from rlx_edge.device.device_text import LINE_CHARACTERS, LINES_PER_REQUEST
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import NoAnswerError
 
@@ -68,6 +70,23 @@ def test_a_line_of_nothing_but_noise_ends_in_time(device: HostDevice) -> None:
         ):
             link.hello()
         assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize("flood", [b"x" * 3000, b"words\n" * 500])
+def test_a_flood_of_text_is_cut(device: HostDevice, flood: bytes) -> None:
+    words: list[str] = []
+    with Link.open(device.port, 1_000_000, timeout=0.7, on_text=words.append) as link:
+
+        def flooding(to_device: bool, data: bytes) -> list[bytes]:
+            device.wire.send_to_computer(flood)
+            return []
+
+        device.wire.line = flooding
+        with pytest.raises(NoAnswerError, match="bytes came, but no frames"):
+            link.hello()
+    assert len(words) <= LINES_PER_REQUEST + 1
+    assert max(map(len, words)) < LINE_CHARACTERS + 50
+    assert re.search(r"\(… [\d,]{5,} more bytes of text\)$", words[-1])
 
 
 def test_the_link_recovers_when_the_line_does(device: HostDevice) -> None:

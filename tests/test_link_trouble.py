@@ -122,8 +122,15 @@ def test_a_missing_port_is_told() -> None:
 def test_a_file_is_no_port(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("text")
-    with pytest.raises(DeviceError, match="cannot be opened as a serial port"):
+    kind = r"cannot be opened as a serial port \(it is a file or device of another kind\)"
+    with pytest.raises(DeviceError, match=kind):
         Link.open(str(file))
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL) as holder:  # holds /dev/null open
+        try:
+            with pytest.raises(DeviceError, match=f"^/dev/null: {kind}"):
+                Link.open("/dev/null")
+        finally:
+            holder.kill()
 
 
 def test_a_busy_port_names_its_holder(device: HostDevice) -> None:

@@ -23,10 +23,10 @@ def identifier(name: str) -> str:
 
     Raises EdgeError when it cannot be one (empty, a keyword, over 32 characters, a leading digit or underscore).
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name) or name in _KEYWORDS:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name) or name in _KEYWORDS or name.startswith("rlx_"):
         raise EdgeError(
             f"{name!r} cannot name a model in C: use 1 to 32 lower-case letters, digits and underscores, "
-            "beginning with a letter, and no keyword (--name)"
+            "beginning with a letter, no keyword, and not rlx_... (--name)"
         )
     return name
 
@@ -36,7 +36,7 @@ def suggest_identifier(text: str) -> str:
     stem = re.sub(r"[^a-z0-9]+", "_", text.rsplit(".", 1)[0].lower()).strip("_")[:32].rstrip("_")
     if not stem or not stem[0].isalpha():
         stem = f"model_{stem}".rstrip("_")[:32]
-    return f"{stem[:30]}_m" if stem in _KEYWORDS else stem
+    return f"m_{stem[:30]}" if stem in _KEYWORDS or stem.startswith("rlx_") else stem
 
 
 def comment(text: str) -> str:

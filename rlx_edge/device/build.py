@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
 from rlx_edge.device.boards import Board
 from rlx_edge.device.linker import linker_script
@@ -26,11 +26,15 @@ from rlx_edge.device.toolchain import (
     region_overflows,
 )
 from rlx_edge.errors import ToolError
+from rlx_edge.files import replacing
 from rlx_edge.resources import firmware_dir
 
 SCHEMA = "rlx-edge build 1"
 BUILD_FILE = "build.json"
+MARKER = ".rlx-edge-build"  # lies in folders that builds may write to, finished or not
+BUNDLE = "bundle"
 SMALL_RAM_BYTES = 16 * 1024
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,22 +78,22 @@ def build_firmware(
     files. The folder gets firmware.elf, firmware.bin and firmware.map, the same with the link left out (bare.elf,
     bare.map), every file that was generated on the way, and at last build.json. Equal inputs give equal bytes.
 
-    Raises `ToolError` when the compiler is missing or refuses, when a bundle lacks a model, and when the image does
-    not fit the board.
+    Raises `ToolError` when `out` holds anything but a build, when the compiler is missing or refuses, when a bundle
+    lacks a model, and when the image does not fit the board.
     """
     bundle, out = bundle.resolve(), out.resolve()
     _check_bundle(bundle, models)
     compiler = find_compiler()
+    application = _find_app(app)
     _prepare(out, board, models)
 
-    application = _find_app(app)
     common, own = _sources(bundle, models, board), _app_sources(application)
     macros = {"RLX_LINK_MAX_PAYLOAD": str(_max_payload(board)), **(defines or {})}
     flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
     places = [*common, *own, table, bare]
     objects = dict(
-        zip(places, compile_units(compiler, places, flags, _includes(bundle, models, application, out)), strict=True)
+        zip(places, compile_units(compiler, places, flags, _includes(bundle, application, out)), strict=True)
     )
 
     elf = _link(compiler, [objects[p] for p in (*common, *own, table)], board, out / "firmware.elf")
@@ -97,33 +101,94 @@ def build_firmware(
     return _finish(out, elf, bare_elf, board, application.path.stem, models, compiler)
 
 
+def check_build_folder(out: Path) -> None:
+    """Raises `ToolError` when `out` holds anything that a build would have no right to replace; writes nothing.
+
+    A build may go to a folder that is missing or empty, that has a bundle and nothing else, or that an earlier build
+    has claimed, whether that one was finished or not.
+    """
+    if not out.exists():
+        return
+    try:
+        names = {entry.name for entry in out.iterdir()}
+    except OSError as error:
+        raise _not_writable(out, error) from error
+    if names - {BUNDLE} and MARKER not in names and not _is_build(out):
+        raise ToolError(f"{out}: holds other files and is no build made by rlx-edge; choose another folder (-o)")
+
+
+def claim_build_folder(out: Path) -> None:
+    """Makes the folder `out` and marks it as a build's. Raises `ToolError` as `check_build_folder` does."""
+    check_build_folder(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARKER).write_text("rlx-edge build writes to this folder.\n", encoding="utf-8")
+    except OSError as error:
+        raise _not_writable(out, error) from error
+
+
 def load_firmware(out: Path) -> Firmware:
     """The finished build in the folder `out`. Raises `ToolError` when there is none, or only half of one."""
     try:
-        facts = json.loads((out / BUILD_FILE).read_text(encoding="utf-8"))
+        facts = _read_facts(out)
         if facts.get("schema") != SCHEMA:
-            raise ToolError(f"{out}: was built by another version of rlx-edge ({facts.get('schema')}); build it again")
-        firmware = Firmware(
-            elf=out / facts["elf"],
-            binary=out / facts["binary"],
-            board=facts["board"],
-            app=facts["app"],
-            models=tuple(facts["models"]),
-            image_bytes=facts["image_bytes"],
-            image_crc32=facts["image_crc32"],
-            image_sha256=facts["image_sha256"],
-            sizes=FirmwareSizes(**facts["sizes"]),
-        )
+            raise ToolError(f"{out}: was built by another rlx-edge ({facts.get('schema')!r}); build it again")
+        firmware = _read_firmware(out, facts)
         image = firmware.binary.read_bytes()
     except FileNotFoundError as error:
         raise ToolError(
             f"{out}: is not a finished build ({Path(error.filename).name} is missing); build it again"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise ToolError(f"{out}: {BUILD_FILE} cannot be read ({error}); build it again") from error
     if hashlib.sha256(image).hexdigest() != firmware.image_sha256:
         raise ToolError(f"{out}: {firmware.binary.name} is not the file that was built; build it again")
     return firmware
+
+
+def _is_build(out: Path) -> bool:
+    """Whether a build ended here, of this or of another version."""
+    try:
+        return str(_read_facts(out).get("schema")).startswith("rlx-edge build ")
+    except (OSError, ValueError):
+        return False
+
+
+def _read_facts(out: Path) -> dict[str, Any]:
+    """What build.json says, not yet checked. Raises OSError, and ValueError when it is no JSON object."""
+    try:
+        facts = json.loads((out / BUILD_FILE).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if not isinstance(facts, dict):
+        raise ValueError("it is no JSON object")
+    return facts
+
+
+def _read_firmware(out: Path, facts: dict[str, Any]) -> Firmware:
+    """Raises ValueError when a fact is missing or of another type than it was written with."""
+    sizes = _fact(facts, "sizes", dict)
+    models = _fact(facts, "models", list)
+    if not all(isinstance(name, str) for name in models):
+        raise ValueError("'models' is not as it was written")
+    return Firmware(
+        elf=out / _fact(facts, "elf", str),
+        binary=out / _fact(facts, "binary", str),
+        board=_fact(facts, "board", str),
+        app=_fact(facts, "app", str),
+        models=tuple(models),
+        image_bytes=_fact(facts, "image_bytes", int),
+        image_crc32=_fact(facts, "image_crc32", int),
+        image_sha256=_fact(facts, "image_sha256", str),
+        sizes=FirmwareSizes(**{field.name: _fact(sizes, field.name, int) for field in fields(FirmwareSizes)}),
+    )
+
+
+def _fact(facts: dict[str, Any], name: str, kind: type[T]) -> T:
+    found = facts.get(name)
+    if type(found) is not kind:  # isinstance would take true for a number
+        raise ValueError(f"{name!r} is not as it was written")
+    return found
 
 
 def _max_payload(board: Board) -> int:
@@ -141,6 +206,7 @@ def _check_bundle(bundle: Path, models: Sequence[str]) -> None:
 
 def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
     """Makes the folder, no longer a finished build, and the sources that are generated."""
+    claim_build_folder(out)
     files = {
         "rlx_board.h": board_header(board),
         "rlx_app_models.c": model_table(models),
@@ -148,12 +214,15 @@ def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
         "link.ld": linker_script(board),
     }
     try:
-        out.mkdir(parents=True, exist_ok=True)
         (out / BUILD_FILE).unlink(missing_ok=True)
         for name, text in files.items():
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ToolError(f"{out}: cannot be written: {error.strerror}; choose another folder") from error
+        raise _not_writable(out, error) from error
+
+
+def _not_writable(out: Path, error: OSError) -> ToolError:
+    return ToolError(f"{out}: cannot be written: {error.strerror}; choose another folder")
 
 
 def _sources(bundle: Path, models: Sequence[str], board: Board) -> list[Place]:
@@ -191,7 +260,8 @@ def _folder(folder: Path, shown_as: str) -> list[Place]:
     return [Place(path, f"{shown_as}/{path.name}") for path in sorted(folder.glob("*.c"))]
 
 
-def _includes(bundle: Path, models: Sequence[str], app: Place, out: Path) -> list[Place]:
+def _includes(bundle: Path, app: Place, out: Path) -> list[Place]:
+    """Not the models' folders: a model named stdint would hide <stdint.h>. Its header is "stdint/stdint.h"."""
     firmware = firmware_dir()
     app_folder = app if app.path.is_dir() else Place(app.path.parent, str(PurePosixPath(app.shown_as).parent))
     return [
@@ -199,7 +269,8 @@ def _includes(bundle: Path, models: Sequence[str], app: Place, out: Path) -> lis
         Place(firmware / "soc", "firmware/soc"),
         Place(firmware / "link", "firmware/link"),
         app_folder,
-        *(Place(bundle / name, f"bundle/{name}") for name in ("rlx", *models)),
+        Place(bundle, "bundle"),
+        Place(bundle / "rlx", "bundle/rlx"),
     ]
 
 
@@ -229,7 +300,8 @@ def _finish(
     """Writes firmware.bin, and build.json last: a folder without it is half a build."""
     image = image_bytes(elf)
     binary = out / "firmware.bin"
-    binary.write_bytes(image)
+    with replacing(binary) as file:
+        file.write(image)
     firmware = Firmware(
         elf=elf,
         binary=binary,
@@ -242,9 +314,8 @@ def _finish(
         sizes=_sizes(image_sizes(elf), image_sizes(bare_elf)),
     )
     facts = {"schema": SCHEMA, **asdict(firmware), "elf": elf.name, "binary": binary.name, "compiler": compiler.version}
-    scratch = out / f"{BUILD_FILE}.{os.getpid()}"
-    scratch.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(out / BUILD_FILE)
+    with replacing(out / BUILD_FILE) as file:
+        file.write((json.dumps(facts, indent=2) + "\n").encode())
     return firmware
 
 

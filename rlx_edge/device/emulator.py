@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rlx_edge.device.boards import Board
-from rlx_edge.errors import ToolError
+from rlx_edge.errors import DeviceError, ToolError
 
 QEMU = "qemu-system-arm"
 START_SECONDS = 20.0
@@ -53,7 +53,8 @@ class Emulator:
     counts instructions, for profiles. `gdb`: offer a gdb server at `gdb_target`. `halted`: wait for gdb before the
     first instruction.
 
-    Entering raises `ToolError` when QEMU is missing, does not know the machine, or ends at once.
+    Entering raises `ToolError` when QEMU is missing, does not know the machine, or ends at once. So does leaving with a
+    `DeviceError` whose cause is that QEMU has ended.
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class Emulator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        failure = self._awaited_failure() if isinstance(error, DeviceError) else ""
         self.stop()
+        if failure:
+            raise ToolError(failure) from error
 
     def start(self) -> None:
         """Starts QEMU and returns when `port` can be opened."""
@@ -120,6 +124,13 @@ class Emulator:
         said = said or (lines[0] if lines else "it said nothing")
         return f"{QEMU} for {self.board.name} ended with code {self._process.returncode}: {said}"
 
+    def _awaited_failure(self) -> str:
+        """The port closes a moment before QEMU is seen to have ended."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=1)
+        return self.failure()
+
     def wait_exit(self, timeout: float) -> int:
         """The code given to `rlx_soc_exit`, once the program has called it. Raises `ToolError` after `timeout` s."""
         if self._process is None:
@@ -147,7 +158,7 @@ class Emulator:
             command += ["-icount", f"shift={ICOUNT_SHIFT}"]
         if self._gdb:
             self.gdb_target = str(self._log().with_name("gdb"))
-            command += ["-gdb", f"unix:{self.gdb_target},server=on,wait=off"]
+            command += ["-gdb", f"unix:{self.gdb_target.replace(',', ',,')},server=on,wait=off"]
         return [*command, "-S"] if self._halted else command
 
     def _log(self) -> Path:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from cobs import cobs
 
+from rlx_edge.device.device_text import printable
+
 _HEADER = struct.Struct("<BBHI")
 _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size
@@ -34,7 +36,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Text:
-    """Bytes outside frames that read as text, without the line's end."""
+    """Bytes outside frames that read as text, without the line's end; control characters are spelled out."""
 
     line: str
 
@@ -99,11 +101,13 @@ def _classify(chunk: bytes) -> list[Item]:
     if frame is not None:
         return [frame]
     if _is_text(chunk):
-        return [Text(line) for line in chunk.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = chunk.decode("utf-8", "replace").splitlines()
+        return [Text(printable(line.expandtabs())) for line in lines if line.strip()]
     return [Damaged(chunk)]
 
 
 def _is_text(chunk: bytes) -> bool:
-    """Whether nearly all of it can be printed. A damaged frame is short of that, and if not, does no harm as a line."""
+    """Whether nearly all of it is text, or escape sequences, which are colors in a program's text. A damaged frame is
+    short of that, and if not, does no harm as a line."""
     printable = sum(byte in b"\t\r\n\x1b" or 0x20 <= byte < 0x7F for byte in chunk)
     return printable >= 0.9 * len(chunk)

@@ -84,8 +84,8 @@ class Link:
         elf: Path | None = None,
     ) -> Link:
         """Opens a port (a path, or a pyserial URL). `timeout` is how many seconds a silent device is given for one
-        request; `on_text` gets lines that the device prints outside frames; `elf` names the source lines of faults.
-        Raises DeviceError when the port is missing, in use or not permitted."""
+        request; `on_text` gets lines that the device prints outside frames, cut when they are long or many; `elf`
+        names the source lines of faults. Raises DeviceError when the port is missing, in use or not permitted."""
         session = Session(open_port(port, baud), port, baud, timeout=timeout, on_text=on_text)
         session.elf = elf
         return cls(session)

@@ -95,8 +95,22 @@ def _refuse_missing(port: str) -> None:
 def _refuse_busy(port: str, *, including_self: bool) -> None:
     own = f"(pid {os.getpid()})"
     others = [holder for holder in holders(port) if including_self or not holder.endswith(own)]
-    if others:
+    if others and _is_terminal(port):
         raise DeviceError(f"{port}: the port is in use by {', '.join(others)}; close that first")
+
+
+def _is_terminal(port: str) -> bool:
+    """False for files, /dev/null and the like. Opens the port, so it may reset a board that nobody has open."""
+    if os.name == "nt":
+        return True
+    try:
+        descriptor = os.open(port, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:  # opening it for good will tell
+        return True
+    try:
+        return os.isatty(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _explain(port: str, baud: int, error: OSError | ValueError) -> DeviceError:
@@ -109,6 +123,8 @@ def _explain(port: str, baud: int, error: OSError | ValueError) -> DeviceError:
     if isinstance(error, ValueError) and "aud" in str(error):
         return DeviceError(f"{port}: the port cannot run at {baud} baud")
     reason = os.strerror(number) if number else str(error)
+    if "://" not in port and not _is_terminal(port):
+        reason = "it is a file or device of another kind"
     return DeviceError(f"{port}: cannot be opened as a serial port ({reason})")
 
 

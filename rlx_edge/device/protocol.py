@@ -8,6 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from rlx_edge.device.device_text import printable
+
 PROTOCOL_VERSION = 1
 FROM_DEVICE = 0x80
 NO_STEP = 0xFFFFFFFF
@@ -179,9 +181,9 @@ class Payload:
         return self._data[self._at - size : self._at]
 
     def string(self) -> tuple[str, bool]:
-        """A string, and whether the device cut it."""
+        """A string, control characters spelled out, and whether the device cut it."""
         length, sent = self.take(2)
-        return self.take(sent).decode("utf-8", "replace"), sent < length or length == 255
+        return printable(self.take(sent).decode("utf-8", "replace")), sent < length or length == 255
 
 
 def read_hello(payload: bytes, boot_id: int) -> Hello:

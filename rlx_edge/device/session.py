@@ -12,6 +12,7 @@ from pathlib import Path
 import serial
 
 from rlx_edge.device import faults
+from rlx_edge.device.device_text import TextLimit
 from rlx_edge.device.frames import OVERHEAD_BYTES, Damaged, Frame, FrameReader, Item, Text, encode
 from rlx_edge.device.link_errors import FaultError, NoAnswerError, RefusedError, RestartedError
 from rlx_edge.device.protocol import BUSY, EXPLAIN, FAULT, FROM_DEVICE, NO_STEP, Command, Status, read_fault
@@ -53,7 +54,7 @@ class Session:
         self._port = port
         self._baud = baud
         self._timeout = timeout
-        self._on_text = on_text
+        self._text = TextLimit(on_text)
         self._reader = FrameReader()
         self._items: deque[Item] = deque()
         self._answered = False
@@ -68,6 +69,12 @@ class Session:
         `what` completes "while ..." in messages. A device that says it is busy is given longer than the timeout, by
         the work that it announces. Raises NoAnswerError, RefusedError, RestartedError or FaultError.
         """
+        try:
+            return self._exchange(command, payload, what)
+        finally:
+            self._text.end_request()
+
+    def _exchange(self, command: Command, payload: bytes, what: str) -> Frame:
         self._sequence = (self._sequence + 1) & 0xFFFF
         frame = encode(Frame(command, 0, self._sequence, self.boot_id, payload))
         answer_time = _ANSWER_TIME + 10.0 * (len(frame) + self.max_payload + OVERHEAD_BYTES) / self._baud
@@ -115,7 +122,7 @@ class Session:
         while self._items:
             item = self._items.popleft()
             if isinstance(item, Text):
-                self._on_text(item.line)
+                self._text.show(item.line)
             elif isinstance(item, Damaged):
                 wait.repeat_at = min(wait.repeat_at, time.monotonic() + _AFTER_DAMAGE)
             elif item.kind == FAULT:
@@ -163,7 +170,7 @@ class Session:
     def _silence(self, wait: _Wait, what: str) -> NoAnswerError:
         for item in self._reader.flush():
             if isinstance(item, Text):  # a program's last words
-                self._on_text(item.line)
+                self._text.show(item.line)
         if wait.busy_step is not None:
             return NoAnswerError(
                 f"{self.name}: the device stopped answering in step {wait.busy_step} or later while {what}"

@@ -91,4 +91,4 @@ def bare_main(models: Sequence[str]) -> str:
 
 
 def _includes(models: Sequence[str]) -> list[str]:
-    return [f'#include "{name}.h"' for name in models]
+    return [f'#include "{name}/{name}.h"' for name in models]

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rlx_edge.device.chips import Chip
 from rlx_edge.errors import ToolError
@@ -96,13 +96,16 @@ def compile_units(
 ) -> list[Path]:
     """Compiles each C file, or finds it in the cache: objects by the content of source, headers, flags and compiler.
 
+    Headers are those in the folders of `includes` and those beside the sources.
     Returns the objects in the order of the sources. Raises `ToolError` with the compiler's first error line.
     """
     folder = _objects_folder()
     common = hashlib.sha256("\0".join([compiler.version, *flags]).encode())
-    for include in includes:
-        common.update(include.shown_as.encode() + b"\0")
-        for header in sorted(include.path.glob("*.h")):
+    beside = [Place(source.path.parent, str(PurePosixPath(source.shown_as).parent)) for source in sources]
+    folders = {place.path: place for place in (*beside, *includes)}
+    for place in folders.values():
+        common.update(place.shown_as.encode() + b"\0")
+        for header in sorted(place.path.glob("*.h")):
             common.update(header.name.encode() + b"\0" + header.read_bytes() + b"\0")
 
     def one(source: Place) -> Path:
@@ -128,7 +131,10 @@ def _objects_folder() -> Path:
 
 def _compile(compiler: Compiler, source: Place, flags: Sequence[str], includes: Sequence[Place], target: Path) -> None:
     """Writes under another name first, so that builds side by side never see half an object."""
-    handle, name = tempfile.mkstemp(suffix=".o", dir=target.parent)
+    try:
+        handle, name = tempfile.mkstemp(suffix=".o", dir=target.parent)
+    except OSError as error:
+        raise ToolError(f"the cache {target.parent} cannot be written: {error.strerror}") from error
     os.close(handle)
     scratch = Path(name)
     # Of the maps that match, gcc takes the last one.
@@ -155,8 +161,10 @@ def link(compiler: Compiler, objects: Sequence[Path], flags: Sequence[str], scri
         "-Wl,--gc-sections",
         "-Wl,--build-id=none",
         "-Wl,--fatal-warnings",
-        f"-Wl,-Map={elf.with_suffix('.map')}",
-        f"-Wl,-T,{script}",
+        "-Xlinker",  # -Wl would cut a path at its commas
+        f"-Map={elf.with_suffix('.map')}",
+        "-T",
+        str(script),
         *(str(obj) for obj in objects),
         "-lgcc",
         "-o",
@@ -186,7 +194,14 @@ def _run(command: Sequence[str], what: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"{what} failed: {error}") from error
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        telling = ("error:", "undefined reference")
-        first = next((line for line in lines if any(word in line for word in telling)), lines[0])
-        raise CommandError(f"{what} failed: {first.strip()}", done.stderr)
+        reason = _reason(done.stderr) or f"exit code {done.returncode}"
+        raise CommandError(f"{what} failed: {reason}", done.stderr)
+
+
+def _reason(printed: str) -> str:
+    """The line that says why the compiler or the linker refused; empty when it printed nothing."""
+    lines = [line.strip() for line in printed.splitlines()]
+    lines = [line for line in lines if line and "ld returned" not in line]  # gcc's own words about the linker
+    errors = [line for line in lines if "error:" in line.lower()]
+    others = [line for line in lines if "warning:" not in line and not line.endswith(":")]
+    return re.sub(r"^.*/ld: ", "", next(iter([*errors, *others, *lines]), ""))
