@@ -1,14 +1,14 @@
 """Data files: the samples that a model is calibrated on, tested with, or run on.
 
 A data file is an `.npz` with one array per model input, by the input's name, or `x` for a single input, the samples
-along the first axis; labels in `y`. Floats are real values. Integers of the input's own dtype are the model's own
-values. Any other integers need a meaning: arrays `x_scale` and `x_zero_point` in the file, or a preprocessing.
+along the first axis, each of the input's shape without a first axis of 1; labels in `y`. Floats are real values.
+Integers of the input's own dtype are the model's own values. Any other integers need a meaning: arrays `x_scale` and
+`x_zero_point` in the file, or a preprocessing. A folder of images is read as bytes, 0 to 255, which need one too; see
+images.py.
 """
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from rlx_edge.errors import DataError
+from rlx_edge.files import read_npz
+from rlx_edge.images import read_images
 from rlx_edge.ir import Array, DType, Graph, Node, Shape
+from rlx_edge.ir.batch import sample_shape
 from rlx_edge.preprocess import Preprocess
 from rlx_edge.reference.fixedpoint import quantize_f32
 
@@ -35,7 +38,7 @@ class Data:
     preprocess: str | None = None
 
     def __len__(self) -> int:
-        return len(next(iter(self.inputs.values())))
+        return len(next(iter(self.inputs.values()), ()))
 
     def batch(self, start: int, stop: int) -> dict[str, Array]:
         """The inputs of samples start to stop, without stop."""
@@ -60,16 +63,32 @@ def load_data(
     is a text such as `scale=1/255,mean=0.5,std=0.25`, else that of the graph's metadata counts for integers that the
     file gives no meaning. Raises DataError, in one line, for a file that cannot be read or that does not fit.
     """
-    arrays = _read(Path(path))
+    if not graph.inputs:
+        raise DataError(f"{graph.name!r} has no inputs, so there is nothing to run it on")
     chosen = parse_samples(samples)
     given = Preprocess.parse(preprocess) if isinstance(preprocess, str) else preprocess
-    reader = _Reader(str(path), arrays, chosen, given, graph.metadata.get("preprocess"))
+    stored = graph.metadata.get("preprocess")
+    if Path(path).is_dir():
+        arrays, chosen = _images(Path(path), graph, chosen, given or (Preprocess.parse(stored) if stored else None))
+    else:
+        arrays = read_npz(Path(path))
+        if given is not None and given.resize is not None:
+            raise DataError(f"{path}: resize is for folders of images, not for arrays")
+    reader = _Reader(str(path), arrays, chosen, given, stored)
     inputs = {node.name: reader.input(node, _key(node, graph, arrays, str(path))) for node in graph.inputs}
     counts = {name: len(values) for name, values in inputs.items()}
     if len(set(counts.values())) > 1:
         raise DataError(f"{path}: the inputs have different numbers of samples: {counts}")
     found = reader.labels(labels, next(iter(counts.values())))
     return Data(inputs, found, None if reader.used is None else str(reader.used))
+
+
+def _images(folder: Path, graph: Graph, chosen: slice, preprocess: Preprocess | None) -> tuple[dict[str, Array], slice]:
+    """The arrays of a folder of images, of which the samples have been picked already."""
+    if len(graph.inputs) != 1:
+        raise DataError(f"{folder}: a folder of images has one input, but the model has {len(graph.inputs)}")
+    resize = None if preprocess is None else preprocess.resize
+    return read_images(folder, graph.inputs[0].type.shape, chosen, resize), slice(None)
 
 
 def parse_samples(text: str | None) -> slice:
@@ -85,35 +104,6 @@ def parse_samples(text: str | None) -> slice:
     if len(parts) not in (2, 3) or (len(parts) == 3 and parts[2] == 0):
         raise DataError(f"samples {text!r}: write start:stop:step, as in 0:256:2")
     return slice(*parts)
-
-
-def _read(path: Path) -> dict[str, Array]:
-    if path.is_dir():
-        raise DataError(f"{path}: folders of images are not read yet; store the samples as arrays in an .npz file")
-    try:
-        with path.open("rb") as stream:  # numpy leaves a file that it opened itself open when it cannot read it.
-            file = np.load(stream, allow_pickle=False)
-            if isinstance(file, np.lib.npyio.NpzFile):
-                return {key: _member(path, file, key) for key in file.files}
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no such file") from error
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
-        # ValueError: neither zip nor npy, so numpy takes it for a pickle.
-        raise DataError(f"{path}: not an .npz file, or a truncated one") from error
-    raise DataError(f"{path}: a single .npy array; store it with numpy.savez(path, x=array)")
-
-
-def _member(path: Path, file: Mapping[str, Array], key: str) -> Array:
-    try:
-        return np.asarray(file[key])
-    except ValueError as error:
-        if "pickle" in str(error).lower():
-            raise DataError(
-                f"{path}: {key!r} holds Python objects, which are not loaded; store plain arrays"
-            ) from error
-        raise DataError(f"{path}: {key!r} cannot be read: the file is damaged") from error
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"{path}: {key!r} cannot be read: the file is damaged") from error
 
 
 def _key(node: Node, graph: Graph, arrays: Mapping[str, Array], path: str) -> str:
@@ -138,7 +128,7 @@ class _Reader:
     def input(self, node: Node, key: str) -> Array:
         """One input's samples in its dtype."""
         values = self._samples(key)
-        wanted = node.type.shape[1:]
+        wanted = sample_shape(node.type.shape)
         if values.shape[1:] != wanted:
             raise DataError(
                 f"{self.path}: {key!r} holds samples of shape {list(values.shape[1:])}, but the input {node.name!r} "

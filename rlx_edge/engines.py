@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from rlx_edge.cgen.host import HostModel
 from rlx_edge.data import Data
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import Array, DType, Graph
+from rlx_edge.ir.batch import sample_shape
 from rlx_edge.quant.batches import batches
 from rlx_edge.reference import run as run_reference
 
@@ -32,7 +33,7 @@ def default_engine(graph: Graph) -> str:
 
 
 def predict(graph: Graph, data: Data, engine: str | None = None, progress: Progress | None = None) -> dict[str, Array]:
-    """The outputs for all samples, [samples, *output shape without its batch axis], by name.
+    """The outputs for all samples by name: [samples, *output shape without a first axis of 1], for every engine.
 
     Raises EdgeError for an engine that does not exist or cannot run the model, DataError for samples that do not fit.
     """
@@ -52,21 +53,17 @@ def _predict_host(graph: Graph, data: Data) -> dict[str, Array]:
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:
         (model,) = generate({"model": graph}, Path(folder) / "bundle")
         outputs = HostModel(model).run(data.inputs)
-    return {name: _without_batch(values, values.shape[2:]) for name, values in outputs.items()}
-
-
-def _without_batch(values: Array, rest: tuple[int, ...]) -> Array:
-    """[samples, 1, ...] as [samples, ...]; a model that takes several samples at once keeps its own axes."""
-    return values.reshape(len(values), *rest) if values.shape[1:2] == (1,) else values
+    return {name: values.reshape(len(values), *sample_shape(values.shape[1:])) for name, values in outputs.items()}
 
 
 def _predict_reference(graph: Graph, data: Data, progress: Progress | None) -> dict[str, Array]:
-    pieces: list[Mapping[str, Array]] = []
+    pieces: dict[str, list[Array]] = {node.name: [] for node in graph.output_nodes}
     done = 0
-    for (batch_graph,), inputs in batches(data, graph):
-        pieces.append(run_reference(batch_graph, inputs))
-        done += len(next(iter(inputs.values())))
+    for batch in batches(data, graph):
+        values = run_reference(batch.graphs[0], batch.inputs)
+        for node in graph.output_nodes:
+            pieces[node.name].append(batch.samples(node, values[node.name]))
+        done += batch.count
         if progress is not None:
             progress(done, len(data))
-    names = [node.name for node in graph.output_nodes]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
+    return {name: np.concatenate(values) for name, values in pieces.items()}

@@ -38,7 +38,9 @@ def top1(outputs: Array, labels: Array) -> float:
 
 
 def mse(outputs: Array, labels: Array) -> float:
-    """Mean squared error. Raises DataError when labels and outputs differ in size."""
+    """Mean squared error. Raises DataError unless labels are real numbers, as many as the outputs."""
+    if labels.dtype.kind not in "biuf":
+        raise DataError(f"mse needs real numbers as labels; they are {labels.dtype}")
     if outputs.size != labels.size:
         raise DataError(f"mse needs labels like the outputs {list(outputs.shape)}; they are {list(labels.shape)}")
     return float(np.mean((outputs.reshape(-1).astype(np.float64) - labels.reshape(-1)) ** 2))
@@ -57,6 +59,8 @@ def evaluate(
         raise DataError("the data file has no labels: store them as `y`, or name their array with --labels")
     first = graph.output_nodes[0]
     outputs = predict(graph, data, engine, progress)[first.name]
+    if len(outputs) != len(data.labels):
+        raise DataError(f"{len(data.labels)} labels for the outputs of {len(outputs)} samples")
     if first.type.quant is not None:
         outputs = dequantize_f32(outputs, first.type.quant)
     return Evaluation(metric, METRICS[metric](outputs, data.labels), len(data))

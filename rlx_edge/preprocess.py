@@ -10,23 +10,32 @@ from rlx_edge.errors import DataError
 from rlx_edge.ir import Array
 
 EXAMPLE = "scale=1/255,mean=0.5,std=0.25"
+RESIZE = "resize"
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Factors of the formula; `mean` and `std` hold one number, or one per channel."""
+    """Factors of the formula; `mean` and `std` hold one number, or one per channel.
+
+    `resize` (height, width) is for folders of images, which are stretched to that size first.
+    """
 
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    resize: tuple[int, int] | None = None
 
     @staticmethod
     def parse(text: str) -> Preprocess:
         """From text such as `scale=1/255,mean=0.485,0.456,0.406,std=0.229,0.224,0.225`. Raises DataError."""
         values: dict[str, list[float]] = {}
+        resize: tuple[int, int] | None = None
         key = ""
         for part in text.split(","):
             name, equals, number = part.rpartition("=")
+            if equals and name.strip() == RESIZE:
+                resize, key = _size(number, text), ""
+                continue
             if equals:
                 key = name.strip()
                 _check_key(key, text, values)
@@ -39,12 +48,13 @@ class Preprocess:
         std = tuple(values.get("std", [1.0]))
         if 0 in std:
             raise DataError(f"preprocess {text!r}: std must not be 0")
-        return Preprocess(scale[0], tuple(values.get("mean", [0.0])), std)
+        return Preprocess(scale[0], tuple(values.get("mean", [0.0])), std, resize)
 
     def __str__(self) -> str:
         """Text that `parse` turns into the same factors."""
         groups = (("scale", (self.scale,)), ("mean", self.mean), ("std", self.std))
-        return ",".join(f"{key}={','.join(map(repr, numbers))}" for key, numbers in groups)
+        factors = ",".join(f"{key}={','.join(map(repr, numbers))}" for key, numbers in groups)
+        return factors if self.resize is None else f"{factors},{RESIZE}={self.resize[0]}x{self.resize[1]}"
 
     def apply(self, x: Array) -> Array:
         """float32 real values of samples [n, ...]. Raises DataError where channels cannot be told apart."""
@@ -55,12 +65,18 @@ class Preprocess:
 
 
 def _check_key(key: str, text: str, seen: dict[str, list[float]]) -> None:
-    if key == "resize":
-        raise DataError(f"preprocess {text!r}: resize is for folders of images, which are not read yet")
     if key not in ("scale", "mean", "std"):
         raise DataError(f"preprocess {text!r}: {key!r} is not one of scale, mean, std")
     if key in seen:
         raise DataError(f"preprocess {text!r}: {key} is given twice")
+
+
+def _size(text: str, whole: str) -> tuple[int, int]:
+    """Height and width from `96x96`."""
+    height, times, width = text.strip().partition("x")
+    if not (times and height.isascii() and width.isascii() and height.isdigit() and width.isdigit()):
+        raise DataError(f"preprocess {whole!r}: write the size as height x width, as in resize=96x96")
+    return int(height), int(width)
 
 
 def _number(text: str, whole: str) -> float:

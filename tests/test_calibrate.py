@@ -59,13 +59,13 @@ def test_models_that_mix_samples_run_one_at_a_time() -> None:
     assert calibrate(graph, Data({"x": values})).ranges["y"].high == values.max()
 
 
-def test_models_for_several_samples_at_once_need_full_runs() -> None:
+def test_a_first_axis_that_is_no_batch_of_one_belongs_to_the_sample() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     graph = load_onnx(make_model(nodes, {"x": (4, 3)}, ["y"]).SerializeToString())
-    values = random_array((8, 3))
+    values = random_array((2, 4, 3))
     assert calibrate(graph, Data({"x": values})).ranges["y"].high == values.max()
-    with pytest.raises(DataError, match="takes 4 samples at once; 7 cannot"):
-        calibrate(graph, Data({"x": values[:7]}))
+    with pytest.raises(DataError, match=r"takes samples of shape \[4, 3\]"):
+        calibrate(graph, Data({"x": values.reshape(8, 3)}))
 
 
 def test_data_without_samples_is_refused() -> None:
@@ -87,6 +87,35 @@ def test_a_tensor_that_never_varies_is_named_and_gets_a_safe_scale() -> None:
     relu = next(node for node in quantized.nodes if node.name == "relu")
     assert relu.type.quant is not None
     assert (relu.type.quant.scale, relu.type.quant.zero_point) == (1.0, 0)
+
+
+def dense(weights: Array, bias: Array) -> Graph:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    return load_onnx(make_model(nodes, {"x": (1, 4)}, ["y"], {"w": weights, "b": bias}).SerializeToString())
+
+
+def test_weights_too_small_for_any_scale_are_named() -> None:
+    data = Data({"x": random_array((4, 4))})
+    weights, bias = random_array((4, 3)), random_array((3,))
+    assert calibrate(dense(weights, bias), data).warnings == ()
+    weights[:, 1:] *= 1e-30
+    (warning,) = calibrate(dense(weights, bias), data).warnings
+    assert "'a': the weights of 2 of 3 output channels become 0" in warning
+    weights[:, :] = random_array((4, 3)) * np.float32(1e-4)
+    (warning,) = calibrate(dense(weights, np.array([0, 1e9, 0], np.float32)), data).warnings
+    assert "the weights of 1 of 3 output channels" in warning
+    lost = calibrate(dense(weights * np.float32(1e-26), bias * 0), data).warnings
+    assert len(lost) == 2
+    assert "'y' reaches" in lost[0]
+    assert "it becomes 0 throughout" in lost[0]
+    assert "3 of 3 output channels" in lost[1]
+
+
+def test_a_constant_operand_too_small_for_any_scale_is_named() -> None:
+    nodes = [helper.make_node("Add", ["x", "k"], ["y"])]
+    graph = load_onnx(make_model(nodes, {"x": (1, 4)}, ["y"], {"k": np.full(4, 1e-30, np.float32)}).SerializeToString())
+    (warning,) = calibrate(graph, Data({"x": random_array((4, 4))})).warnings
+    assert "'k' reaches 1e-30 only" in warning
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -18,8 +18,21 @@ from random_models import image_models
 from rlx_edge.data import Data, load_data
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats.onnx import load_onnx
-from rlx_edge.ir import Array, DType, Graph, Node, Requant, with_batch
-from rlx_edge.ir.ops import Binary, BinaryOp, Concat, Input, Pad, Pool, QConv2d, QMatMul, Quantize, Softmax
+from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Node, Requant, TensorType, with_batch
+from rlx_edge.ir.ops import (
+    Activation,
+    ActivationFn,
+    Binary,
+    BinaryOp,
+    Concat,
+    Input,
+    Pad,
+    Pool,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    Softmax,
+)
 from rlx_edge.quant import Range, calibrate, quality, quantize
 from rlx_edge.quant.schemes import BIAS_MAX, activation_params, quantize_weights
 from rlx_edge.reference import run
@@ -249,6 +262,21 @@ def test_what_has_no_int8_form_is_listed() -> None:
         quantize(graph, calibrate(graph, data))
     assert len(caught.value.problems) == 2
     assert "'a': its weights are computed" in caught.value.problems[0]
+
+
+def test_constants_are_not_joined_to_computed_values() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Concat", ["a", "k"], ["y"], axis=1)]
+    with pytest.raises(UnsupportedError, match=r"Concat 'y': it joins the constants \['k'\]"):
+        quantized(make_model(nodes, {"x": (1, 4)}, ["y"], {"k": random_array((1, 2))}))
+
+
+def test_a_constant_output_is_refused() -> None:
+    builder = GraphBuilder("g")
+    x = builder.input("x", TensorType((1, 4), DType.F32))
+    y = builder.add(Activation(ActivationFn.RELU), [x], "y")
+    graph = builder.build([y, builder.param("k", random_array((1, 4)))])
+    with pytest.raises(UnsupportedError, match="'k': it is an output, but a constant"):
+        quantize(graph, calibrate(graph, data_for(graph)))
 
 
 def test_the_rule_is_a_parameter() -> None:

@@ -12,22 +12,24 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.checker
-import onnx.helper
 import onnx.numpy_helper
 import onnx.shape_inference
 from google.protobuf.message import DecodeError
 
 from rlx_edge.errors import ModelError, UnsupportedError
+from rlx_edge.formats.onnx_fold import NOT_FUNCTIONS, Folder, first_line
 from rlx_edge.formats.onnx_node import OnnxNode, RefusedError, Tensors
 from rlx_edge.formats.onnx_ops import OPS
 from rlx_edge.formats.source import model_name, read_source
 from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Shape, TensorType
-from rlx_edge.ir.ops import ShapeError
+from rlx_edge.ir.ops import Input, Param, Reshape, ShapeError
 
 OLDEST_OPSET = 7
 """Before it, elementwise ops had broadcasting rules of their own."""
 
 DOMAINS = ("", "ai.onnx")
+
+GRAPH_KINDS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 Names = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -56,7 +58,7 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
 
 def _check(model: onnx.ModelProto, label: str) -> int:
     """The model's opset. Raises for a model that ONNX itself calls malformed, or that is beyond this importer."""
-    for tensor in model.graph.initializer:
+    for tensor in _stored_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise UnsupportedError(
                 f"{label}: the values of {tensor.name!r} are in another file; save the model as one file "
@@ -73,12 +75,30 @@ def _check(model: onnx.ModelProto, label: str) -> int:
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{label}: not a valid ONNX model: {_first_line(error)}") from error
+        raise ModelError(f"{label}: not a valid ONNX model: {first_line(error)}") from error
     return int(opset)
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _stored_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that the file holds: initializers and attributes, also of nested graphs and of functions."""
+    graphs = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
+    attributes = [attribute for function in model.functions for attribute in function.attribute_proto]
+    while graphs or nodes or attributes:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            yield from (part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices))
+            nodes += graph.node
+            continue
+        attributes += [attribute for node in nodes for attribute in node.attribute]
+        nodes = []
+        for attribute in attributes:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            graphs += [attribute.g, *attribute.graphs] if attribute.type in GRAPH_KINDS else []
+        attributes = []
 
 
 class _Importer:
@@ -88,6 +108,7 @@ class _Importer:
         self.proto = model.graph
         self.model = model
         self.opset = opset
+        self.folder = Folder(opset)
         self.label = label
         self.problems: list[str] = []
         known = {t.name: _values(t, label) for t in self.proto.initializer}
@@ -110,7 +131,20 @@ class _Importer:
         missing = [value.name for value in self.proto.output if value.name not in self.tensors]
         if missing:
             raise ModelError(f"{self.label}: no node makes the output {missing[0]!r}")
-        return self.tensors.builder.build([self.tensors.node_id(value.name) for value in self.proto.output])
+        return self.tensors.builder.build([self._output(value.name) for value in self.proto.output])
+
+    def _output(self, name: str) -> int:
+        """The node of an output. One that only passes on an input or another output is a copy of that tensor."""
+        builder = self.tensors.builder
+        if name in self.tensors.known or isinstance(builder[self.tensors.node_id(name)].op, Param):
+            raise UnsupportedError(f"{self.label}: the output {name!r} is a constant; take it out of the model")
+        node = builder[self.tensors.node_id(name)]
+        if node.name == name and not isinstance(node.op, Input):
+            return node.id
+        copy = builder.add(Reshape(node.type.shape), [node.id], name, sources=(name,))
+        if builder[copy].name != name:
+            raise UnsupportedError(f"{self.label}: the output {name!r} is also an input or another tensor; rename it")
+        return copy
 
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         if not value.type.HasField("tensor_type"):
@@ -174,11 +208,11 @@ class _Importer:
             shape = np.array(self.tensors.type(proto.input[0]).shape, np.int64)
             return {proto.output[0]: _shape_slice(proto, shape)}
         foldable = bool(proto.input) or proto.op_type == "Constant"
-        nested = any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in proto.attribute)
+        nested = any(a.type in GRAPH_KINDS for a in proto.attribute)
         inputs = {name: self.tensors.known.get(name) for name in proto.input if name}
-        if not foldable or nested or proto.op_type in _NOT_FUNCTIONS or any(v is None for v in inputs.values()):
+        if not foldable or nested or proto.op_type in NOT_FUNCTIONS or any(v is None for v in inputs.values()):
             return None
-        return _evaluate(proto, {name: value for name, value in inputs.items() if value is not None}, self.opset)
+        return self.folder.evaluate(proto, {name: value for name, value in inputs.items() if value is not None})
 
     def _stand_in(self, proto: onnx.NodeProto) -> None:
         """Bind a refused node's outputs to inputs of the right shape, so that what follows is checked too."""
@@ -190,21 +224,18 @@ class _Importer:
                 self.tensors.bind(name, self.tensors.builder.input(name, type))
 
 
-_NOT_FUNCTIONS = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike", "Dropout")
-"""Ops whose result does not follow from their inputs alone (Dropout is left to its builder)."""
-
-
 def _values(tensor: onnx.TensorProto, label: str) -> Array:
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{label}: the values of {tensor.name!r} cannot be read: {_first_line(error)}") from error
+        raise ModelError(f"{label}: the values of {tensor.name!r} cannot be read: {first_line(error)}") from error
 
 
 def _names(graph: onnx.GraphProto) -> Names:
     """For each tensor, its node's name and sources: itself and the tensors that only pass it on.
 
-    Identity and Dropout make no node; where such a tensor is an output of the graph, its name wins.
+    Identity and Dropout make no node. Where such tensors are outputs of the graph, the first one's name wins; each
+    other one is a tensor of its own.
     """
     same: dict[str, list[str]] = {}
     for node in reversed(graph.node):
@@ -213,24 +244,16 @@ def _names(graph: onnx.GraphProto) -> Names:
         if node.op_type in ("Identity", "Dropout") and node.input:
             same[node.input[0]] = [*same.get(node.input[0], [node.input[0]]), *same[first]]
     outputs = {value.name for value in graph.output}
-    return {name: (next((n for n in all if n in outputs), name), tuple(all)) for name, all in same.items()}
+    names = {}
+    for name, all in same.items():
+        chosen = next((n for n in all if n in outputs), name)
+        names[name] = chosen, tuple(n for n in all if n == chosen or n not in outputs)
+    return names
 
 
 def _shape_slice(proto: onnx.NodeProto, shape: Array) -> Array:
     bounds = {a.name: a.i for a in proto.attribute if a.name in ("start", "end")}
     return shape[slice(bounds.get("start"), bounds.get("end"))]
-
-
-def _evaluate(proto: onnx.NodeProto, inputs: dict[str, Array], opset: int) -> dict[str, Array]:
-    """Work out a node on known values with ONNX's own reference implementation."""
-    from onnx.reference import ReferenceEvaluator  # Only some models need it, and it is slow to import.
-
-    try:
-        evaluator = ReferenceEvaluator(proto, opsets={"": opset})
-        results = list(evaluator.run(None, inputs))
-    except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
-        raise RefusedError(f"cannot be worked out on constants: {_first_line(error)}") from error
-    return {name: np.asarray(value) for name, value in zip(proto.output, results, strict=False) if name}
 
 
 def _inferred_shapes(model: onnx.ModelProto) -> Iterator[tuple[str, Shape]]:

@@ -10,7 +10,7 @@ from rlx_edge.errors import ModelError
 def read_source(source: Path | bytes) -> tuple[bytes, str]:
     """The bytes of a model and what to call it in messages: its path, or "the model" for bytes.
 
-    Raises ModelError for a file that is missing, a directory, unreadable or empty.
+    Raises ModelError for a file that is missing, a directory, not a regular file, unreadable or empty.
     """
     if isinstance(source, bytes):
         data, where = source, "the model"
@@ -27,9 +27,11 @@ def model_name(source: Path | bytes) -> str:
 
 
 def _read_file(path: Path) -> bytes:
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory: name a model file (.tflite, .onnx or .rlx)")
     try:
+        if path.is_dir():
+            raise ModelError(f"{path} is a directory: name a model file (.tflite, .onnx or .rlx)")
+        if path.exists() and not path.is_file():
+            raise ModelError(f"{path} is no regular file, but a device, pipe or socket: name a model file")
         return path.read_bytes()
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None

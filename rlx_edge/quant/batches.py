@@ -3,47 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from rlx_edge.data import Data
 from rlx_edge.errors import DataError, ModelError
-from rlx_edge.ir import Array, Graph, with_batch
-from rlx_edge.ir.ops import ShapeError
+from rlx_edge.ir import Array, Graph, Node, with_batch
+from rlx_edge.ir.batch import sample_shape
 
 BATCH = 32
 """Samples at once: enough to hide numpy's cost per call, little memory."""
 
 
-def batches(data: Data, *graphs: Graph) -> Iterator[tuple[tuple[Graph, ...], Mapping[str, Array]]]:
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """`count` samples as the graphs, which are made for that many, take them."""
+
+    graphs: tuple[Graph, ...]
+    inputs: Mapping[str, Array]
+    count: int
+
+    def samples(self, node: Node, values: Array) -> Array:
+        """An output's values as [count, *sample shape]; `node` is that of the graph for one sample."""
+        return values.reshape(self.count, *sample_shape(node.type.shape))
+
+
+def batches(data: Data, *graphs: Graph) -> Iterator[Batch]:
     """Batches of the data, each with the graphs made for its size. All graphs have the same inputs.
 
-    A model that cannot be made for another size runs as it is. Raises DataError where the samples do not fill it.
+    A model that may mix what a batch holds runs on one sample at a time. Raises DataError for samples that do not fit.
     """
+    _check(data, graphs[0])
     if not _can_batch(graphs):
-        yield from ((graphs, batch) for batch in data.batches(_fixed_size(graphs[0], len(data))))
+        shapes = {node.name: node.type.shape for node in graphs[0].inputs}
+        for one in data.batches(1):
+            yield Batch(graphs, {name: one[name].reshape(shape) for name, shape in shapes.items()}, 1)
         return
     made: dict[int, tuple[Graph, ...]] = {}
-    for batch in data.batches(BATCH):
-        count = len(next(iter(batch.values())))
+    for start in range(0, len(data), BATCH):
+        count = min(BATCH, len(data) - start)
         if count not in made:
             made[count] = tuple(with_batch(graph, count) for graph in graphs)
-        yield made[count], batch
+        yield Batch(made[count], data.batch(start, start + count), count)
+
+
+def _check(data: Data, graph: Graph) -> None:
+    if len(data) == 0:
+        raise DataError(f"no samples for {graph.name!r}")
+    for node in graph.inputs:
+        values, wanted = data.inputs.get(node.name), sample_shape(node.type.shape)
+        if values is None:
+            raise DataError(f"no values for the input {node.name!r}; given: {', '.join(data.inputs) or 'nothing'}")
+        if values.shape != (len(data), *wanted):
+            raise DataError(
+                f"the input {node.name!r} takes samples of shape {list(wanted)}, {len(data)} of them as the first "
+                f"input has; given was {list(values.shape)}"
+            )
 
 
 def _can_batch(graphs: tuple[Graph, ...]) -> bool:
+    """Whether every graph keeps samples apart, which `with_batch` shows for one size as for any other."""
     try:
         for graph in graphs:
             with_batch(graph, 2)
-    except (ModelError, ShapeError):
-        return False  # An op mixes samples, or the model takes several at once.
+    except ModelError:
+        return False
     return True
-
-
-def _fixed_size(graph: Graph, samples: int) -> int:
-    """The samples that a model takes at once: the first axis of its inputs."""
-    sizes = {node.type.shape[0] if node.type.shape else 1 for node in graph.inputs}
-    if len(sizes) > 1:
-        raise DataError(f"{graph.name!r}: the first axes of its inputs differ, so samples cannot be told apart")
-    size = sizes.pop()
-    if samples % size:
-        raise DataError(f"{graph.name!r} takes {size} samples at once; {samples} cannot be divided among such runs")
-    return size

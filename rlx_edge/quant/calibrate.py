@@ -11,10 +11,9 @@ from rlx_edge.data import Data
 from rlx_edge.errors import DataError, ModelError
 from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import Input, Leaf
-from rlx_edge.passes.fuse import find_fusions, fused_away
 from rlx_edge.passes.pipeline import prepare
-from rlx_edge.quant.assign import OWN_RANGE
 from rlx_edge.quant.batches import batches
+from rlx_edge.quant.findings import findings
 from rlx_edge.quant.observers import MinMax, Range
 from rlx_edge.reference import observe
 
@@ -51,36 +50,24 @@ def calibrate(graph: Graph, data: Data, progress: Progress | None = None) -> Cal
     prepared = prepare(graph)
     observers = _observe(prepared, data, progress)
     ranges = {name: observer.range for name, observer in observers.items()}
-    return Calibration(ranges, len(data), tuple(_warnings(prepared, ranges)))
+    return Calibration(ranges, len(data), tuple(findings(prepared, ranges)))
 
 
 def _observe(graph: Graph, data: Data, progress: Progress | None) -> dict[str, MinMax]:
     observers: dict[str, MinMax] = {}
-    done = 0
+    done, count = 0, 0
 
     def keep(node: Node, value: Array) -> None:
         if isinstance(node.op, Leaf) and not isinstance(node.op, Input):
             return
         if not observers.setdefault(node.name, MinMax()).update(value):
-            raise DataError(f"{node}: NaN or infinity within samples {done} to {done + len(value) - 1}")
+            raise DataError(f"{node}: NaN or infinity within samples {done} to {done + count - 1}")
 
-    for (batched,), inputs in batches(data, graph):
+    for batch in batches(data, graph):
+        count = batch.count
         with np.errstate(over="ignore", invalid="ignore"):
-            observe(batched, inputs, keep)
-        done += len(next(iter(inputs.values())))
+            observe(batch.graphs[0], batch.inputs, keep)
+        done += count
         if progress is not None:
             progress(done, len(data))
     return observers
-
-
-def _warnings(graph: Graph, ranges: Mapping[str, Range]) -> list[str]:
-    """One line for each tensor that never varied and gets parameters from its range."""
-    inside = fused_away(graph, find_fusions(graph))
-    found = []
-    for node in graph.nodes:
-        known = ranges.get(node.name)
-        stored = node.id not in inside and isinstance(node.op, OWN_RANGE)
-        if known is not None and known.is_constant and stored and node.type.elements > 1:
-            scale = "a scale of 1" if known.low == 0 else "a scale that covers 0 and this value"
-            found.append(f"{node} is {known.low:g} in every sample; it gets {scale}")
-    return found

@@ -70,22 +70,22 @@ def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
     pairs = _pairs(prepared, int8_graph)
     totals = _Totals({node.name: _Sums() for _, node in pairs})
     judged = _judged(prepared, int8_graph)
-    for (reference, quantized), inputs in batches(data, prepared, int8_graph):
-        expected = run_all(reference, inputs)
-        found = _real_values(quantized, _quantized_inputs(quantized, inputs))
+    for batch in batches(data, prepared, int8_graph):
+        reference, quantized = batch.graphs
+        expected = run_all(reference, batch.inputs)
+        found = _real_values(quantized, _quantized_inputs(quantized, batch.inputs))
         for a, b in pairs:
             totals.tensors[b.name].add(expected[a.name], found[b.name])
         for a, b in judged:
             totals.outputs.add(expected[a.name], found[b.name])
         first_a, first_b = _outputs(prepared, int8_graph)[0]
-        totals.agreed += _same_top(expected[first_a.name], found[first_b.name])
-    classes = int8_graph.output_nodes[0].type.shape[-1:]
+        totals.agreed += _same_top(expected[first_a.name], found[first_b.name], batch.count)
     tensors = []
     for _, node in pairs:
         assert node.type.quant is not None
         quant = node.type.quant
         tensors.append(TensorQuality(node.name, totals.tensors[node.name].db, quant.scale, quant.zero_point))
-    agreement = totals.agreed / len(data) if classes and classes[0] > 1 else None
+    agreement = totals.agreed / len(data) if int8_graph.output_nodes[0].type.elements > 1 else None
     return Quality(totals.outputs.db, agreement, tuple(tensors), len(data))
 
 
@@ -127,7 +127,7 @@ def _real_values(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: v if (q := quant[name]) is None else dequantize_f32(v, q) for name, v in values.items()}
 
 
-def _same_top(expected: Array, found: Array) -> int:
-    """Samples whose largest output is the same."""
-    flat = [values.reshape(len(values), -1) for values in (expected, found)]
+def _same_top(expected: Array, found: Array, count: int) -> int:
+    """How many of `count` samples have the same largest output."""
+    flat = [values.reshape(count, -1) for values in (expected, found)]
     return int(np.sum(flat[0].argmax(axis=1) == flat[1].argmax(axis=1)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, Node, Requant
-from rlx_edge.ir.ops import Input, Leaf, MatMul, Reduce, ReduceOp
+from rlx_edge.ir.ops import Concat, Input, Leaf, MatMul, Reduce, ReduceOp
 from rlx_edge.passes.fuse import find_fusions, fused_away
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.rebuild import builder_like, is_anchor
@@ -40,6 +40,8 @@ def quantize(graph: Graph, calibration: Calibration, requant: Requant = Requant.
 
 def _problems(graph: Graph, node: Node) -> Iterator[str]:
     if isinstance(node.op, Leaf):
+        if graph.constant(node) is not None and node.id in graph.outputs:
+            yield "it is an output, but a constant; take it out of the model"
         return
     if type(node.op) not in LOWER:
         yield f"{node.op.kind_name} has no int8 form, or is quantized already"
@@ -53,3 +55,7 @@ def _problems(graph: Graph, node: Node) -> Iterator[str]:
         yield f"a reduction by {node.op.op.value}; only Mean has an int8 form"
     elif all(graph.constant(o) is not None for o in graph.operands(node)):
         yield "all of its operands are constants; fold it before quantization"
+    elif isinstance(node.op, Concat) and (
+        held := [o.name for o in graph.operands(node) if graph.constant(o) is not None]
+    ):
+        yield f"it joins the constants {held} to computed values; only computed tensors are joined on int8"

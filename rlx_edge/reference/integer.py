@@ -146,7 +146,8 @@ def reduce(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorT
         return quantize_f32(real, target)
     assert isinstance(frozen, FrozenScale)
     sums = np.asarray(np.sum(x[0].astype(np.int64) - source.zero_point, axis=op.axes, keepdims=op.keep_dim))
-    return _saturate(rescale(sums, frozen, op.requant) + target.zero_point, None)
+    scaled = rescale(sums, frozen, op.requant).reshape(sums.shape)  # a scalar stays one
+    return _saturate(scaled + target.zero_point, None)
 
 
 def softmax(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
