@@ -5,8 +5,8 @@ import rlx_edge as rlx
 graph = rlx.load("digits.onnx")
 data = rlx.load_data("calibration.npz", graph)
 int8 = rlx.quantize(graph, rlx.calibrate(graph, data))
-rlx.build({"digits": int8}, rlx.load_board("mps2-an386"), Path("build"))
-print(rlx.parity(Path("build"), rlx.load_data("test.npz", int8)))
+rlx.build({"digits": int8}, "mps2-an386", "firmware")
+print(rlx.parity("firmware", rlx.load_data("test.npz", int8, samples="0:8")).exact)
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlx_edge.api import (
+        EdgeError,
         build,
         calibrate,
         connect,
+        evaluate,
         generate,
+        get_target,
         load,
         load_board,
         load_data,
@@ -29,13 +32,17 @@ if TYPE_CHECKING:
         quality,
         quantize,
         run,
+        save,
     )
 
 __all__ = [
+    "EdgeError",
     "build",
     "calibrate",
     "connect",
+    "evaluate",
     "generate",
+    "get_target",
     "load",
     "load_board",
     "load_data",
@@ -45,6 +52,7 @@ __all__ = [
     "quality",
     "quantize",
     "run",
+    "save",
 ]
 
 
@@ -53,3 +61,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(import_module("rlx_edge.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

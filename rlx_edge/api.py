@@ -27,7 +27,9 @@ from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import Progress, predict
 from rlx_edge.errors import DeviceError, EdgeError, UnsupportedError
+from rlx_edge.evaluate import evaluate
 from rlx_edge.formats.load import load
+from rlx_edge.formats.rlx import save_rlx as save
 from rlx_edge.ir import Array, Graph, Requant
 from rlx_edge.quant.calibrate import calibrate
 from rlx_edge.quant.quality import quality
@@ -41,11 +43,12 @@ def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]
     return predict(graph, data, engine)
 
 
-def build(models: Mapping[str, Graph], board: Board, out: Path, target: str | None = None) -> Firmware:
+def build(models: Mapping[str, Graph], board: Board | str, out: Path | str, target: str | None = None) -> Firmware:
     """Generate a bundle for the board's core and build its firmware, all within the folder `out`.
 
     Raises ToolError for a missing compiler, and for a folder that holds other files, before anything is written.
     """
+    board, out = load_board(board) if isinstance(board, str) else board, Path(out)
     cpu = board.chip.cpu
     chosen = get_target(target or (cpu if cpu in TARGETS else "portable"))
     find_compiler()
@@ -70,14 +73,16 @@ def with_rule(graph: Graph, rule: Requant) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def open_build(out: Path) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
+def open_build(out: Path | str) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
     """A folder that `build` made. Raises ToolError or EdgeError when it is none, or incomplete."""
+    out = Path(out)
     firmware = load_firmware(out)
     return firmware, load_board(firmware.board), open_bundle(out / BUNDLE)
 
 
-def open_models(folder: Path) -> tuple[BundledModel, ...]:
+def open_models(folder: Path | str) -> tuple[BundledModel, ...]:
     """The models of a build, or of a bundle. Raises EdgeError or ToolError when the folder is neither."""
+    folder = Path(folder)
     return open_bundle(folder) if is_bundle(folder) else open_build(folder)[2]
 
 
@@ -113,7 +118,7 @@ def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulat
 
 
 def parity(
-    folder: Path,
+    folder: Path | str,
     data: Data,
     *,
     model: str | None = None,
@@ -127,6 +132,7 @@ def parity(
     `folder` may also be a bundle, for firmware of somebody's own with the link in it; then `port` is needed. With
     `taps` every tensor is compared, else the outputs; after a difference the first tensor that parts is sought.
     """
+    folder = Path(folder)
     models = open_models(folder)
     bundled = pick(models, model)
     firmware = None if is_bundle(folder) else load_firmware(folder)
@@ -173,17 +179,20 @@ class _Engine:
         return {self._names[name]: values for name, values in tensors.items() if name in self._names}
 
 
-def profile(out: Path, model: str | None = None) -> Profile:
+def profile(out: Path | str, model: str | None = None) -> Profile:
     """Instructions, flash, RAM and stack of a build, counted in the emulator."""
     firmware, board, models = open_build(out)
     return profile_emulated(board, firmware, pick(models, model).name)
 
 
 __all__ = [
+    "EdgeError",
     "build",
     "calibrate",
     "connect",
+    "evaluate",
     "generate",
+    "get_target",
     "load",
     "load_board",
     "load_data",
@@ -193,4 +202,5 @@ __all__ = [
     "quality",
     "quantize",
     "run",
+    "save",
 ]

@@ -20,9 +20,14 @@ from rlx_edge.cgen.planner import CALL_STACK_BYTES
 from rlx_edge.cgen.target import TARGETS
 from rlx_edge.data import load_data
 from rlx_edge.errors import DataError, EdgeError, UnsupportedError
+from rlx_edge.formats.load import load
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.ir.ops import QMatMul
+from rlx_edge.quant.calibrate import calibrate
+from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run_all
+from rlx_edge.reference.fixedpoint import quantize_f32
+from rlx_edge.resources import digits_dir
 
 GOLDEN = Path(__file__).parent / "golden" / "tiny"
 RUNTIME_STACK = 64
@@ -358,6 +363,31 @@ def test_preprocessing_in_c_is_that_of_the_data(formula: str, tmp_path: Path) ->
     call = ffi.dlopen(str(library)).pixels_preprocess
     got = [[call(pixel, c) if per_channel else call(pixel) for c in range(3)] for pixel in range(256)]
     assert got == expected.tolist()
+
+
+def test_the_header_tells_the_layout_of_the_source(tmp_path: Path) -> None:
+    """ONNX models keep their channels first; a model that says nothing gets no macro."""
+    graph = load(digits_dir() / "digits.onnx")
+    data = load_data(digits_dir() / "digits_calibration.npz", graph, samples="0:16")
+    int8 = quantize(graph, calibrate(graph, data))
+    (model,) = generate({"digits": int8}, tmp_path / "bundle")
+    header = (model.bundle / "digits" / "digits.h").read_text()
+    assert "#define DIGITS_INPUT_SHAPE 1, 1, 8, 8" in header
+    assert '#define DIGITS_INPUT_LAYOUT "NCHW"' in header
+
+
+def test_every_input_has_its_own_helper(tmp_path: Path) -> None:
+    maker = ModelMaker("two", 0)
+    a, b = maker.input((1, 4), "a"), maker.input((1, 4), "b")
+    graph = maker.builder.build([maker.add(a, b)])
+    (model,) = generate({"two": graph}, tmp_path / "bundle")
+    ffi = cffi.FFI()
+    ffi.cdef("int8_t two_quantize_0(float); int8_t two_quantize_1(float); float two_dequantize(int8_t);")
+    library = ffi.dlopen(str(compile_shared(model.sources, [model.bundle / "rlx"])))
+    for node, quantize_one in zip(graph.inputs, (library.two_quantize_0, library.two_quantize_1), strict=True):
+        assert node.type.quant is not None
+        expected = quantize_f32(np.array([0.7], np.float32), node.type.quant)[0]
+        assert quantize_one(0.7) == expected
 
 
 def test_thousands_of_inferences_in_one_call(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ class PortText:
     offset: int
     quant: bool
     scale: str
+    scale_bits: int
     zero_point: int
+    suffix: str
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,6 @@ class TensorText:
     dtype: str
     rank: int
     dims: str
-
-
-@dataclass(frozen=True)
-class Helper:
-    """What a quantize or dequantize helper needs: the scale's bits and the zero point."""
-
-    bits: int
-    zero_point: int
 
 
 @dataclass(frozen=True)
@@ -101,8 +95,6 @@ class ModelText:
     weights_crc: str
     proofs: tuple[str, ...]
     has_constant_views: bool
-    quantize: Helper | None
-    dequantize: Helper | None
     preprocess: PixelTable | None
 
 
@@ -159,8 +151,8 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         macs=sum(plan.graph.macs(node) for node in plan.graph.nodes),
         arena_bytes=plan.arena_bytes,
         stack_bytes=plan.stack_bytes,
-        inputs=tuple(_port(name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
-        outputs=tuple(_port(name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
+        inputs=tuple(_port(plan, name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
+        outputs=tuple(_port(plan, name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
         output_indices=plan.outputs,
         tensors=tuple(_tensor(tensor, names_on_device[tensor.name]) for tensor in plan.tensors),
         steps=step_texts(plan, names),
@@ -171,13 +163,11 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         has_constant_views=any(
             not isinstance(view.base, int) for step in plan.steps for call in step.calls for view in call.inputs
         ),
-        quantize=_helper(inputs[0]) if inputs else None,
-        dequantize=_helper(outputs[0]),
-        preprocess=_pixel_table(plan.graph.metadata.get("preprocess"), inputs[0]) if inputs else None,
+        preprocess=_pixel_table(plan.graph.metadata.get("preprocess"), inputs[0]) if len(inputs) == 1 else None,
     )
 
 
-def _port(name: str, role: str, tensor: Tensor, index: int, count: int) -> PortText:
+def _port(plan: Plan, name: str, role: str, tensor: Tensor, index: int, count: int) -> PortText:
     suffix = f"_{index}" if count > 1 else ""
     quant = tensor.type.quant
     return PortText(
@@ -187,11 +177,13 @@ def _port(name: str, role: str, tensor: Tensor, index: int, count: int) -> PortT
         ctype=_CTYPES[tensor.type.dtype],
         elements=tensor.type.elements,
         shape=tensor.type.shape,
-        layout="NHWC" if len(tensor.type.shape) == 4 else None,
+        layout=plan.graph.metadata.get("layout") if len(tensor.type.shape) == 4 else None,
         offset=tensor.offset,
         quant=quant is not None,
         scale=float_literal(quant.scale if quant else 0.0),
+        scale_bits=float_bits(quant.scale) if quant else 0,
         zero_point=quant.zero_point if quant else 0,
+        suffix=suffix,
     )
 
 
@@ -224,12 +216,6 @@ def _tensor(tensor: Tensor, name: str) -> TensorText:
         rank=len(tensor.type.shape),
         dims=", ".join(map(str, tensor.type.shape)) or "0",
     )
-
-
-def _helper(tensor: Tensor) -> Helper | None:
-    if tensor.type.quant is None:
-        return None
-    return Helper(float_bits(tensor.type.quant.scale), tensor.type.quant.zero_point)
 
 
 def _pixel_table(formula: str | None, tensor: Tensor) -> PixelTable | None:

@@ -113,6 +113,7 @@ class _Importer:
         self.problems: list[str] = []
         known = {t.name: _values(t, label) for t in self.proto.initializer}
         self.tensors = Tensors(GraphBuilder(name), known)
+        self.tensors.builder.metadata["layout"] = "NCHW"  # of images at inputs and outputs, which passes keep
         self.names = _names(self.proto)
         self.inferred: dict[str, Shape] | None = None
 
@@ -125,7 +126,7 @@ class _Importer:
         if self.problems:
             count = len(self.problems)
             raise UnsupportedError(
-                f"{self.label}: {count} thing{'s' if count > 1 else ''} that the importer does not support:",
+                f"{self.label}: {count} thing{'s' if count > 1 else ''} that the importer does not support (docs/models.md lists what it does):",
                 self.problems,
             )
         missing = [value.name for value in self.proto.output if value.name not in self.tensors]

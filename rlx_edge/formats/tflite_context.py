@@ -31,6 +31,7 @@ class Importer:
         self.where = where
         self.requant = requant
         self.builder = GraphBuilder(name)
+        self.builder.metadata["layout"] = "NHWC"  # of images at inputs and outputs
         self.nodes: dict[int, int] = {}
         self.computed: set[int] = set()
         self._weights: dict[tuple[int, QuantParams], int] = {}
@@ -55,7 +56,7 @@ class Importer:
             raise UnsupportedError(f"the sparse tensor {shorten(tensor.name)!r}")
         if tensor.type_name not in DTYPES:
             raise UnsupportedError(
-                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} (INT8 and FLOAT32 are supported)"
+                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} (INT8 and FLOAT32 are supported; docs/models.md lists what is imported)"
             )
         if any(d < 1 for d in tensor.shape) or math.prod(tensor.shape) > MAX_ELEMENTS:
             raise self.damaged(tensor, f"has the shape {list(tensor.shape)}")

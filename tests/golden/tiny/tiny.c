@@ -140,8 +140,13 @@ static void step_06(uint8_t *arena)
 }
 
 static void (*const steps[TINY_STEPS])(uint8_t *arena) = {
-    step_00, step_01, step_02, step_03, step_04, step_05, step_06, 
-
+    step_00,
+    step_01,
+    step_02,
+    step_03,
+    step_04,
+    step_05,
+    step_06,
 };
 
 static void step_bytes(uint8_t *arena, uint32_t step)
@@ -187,14 +192,14 @@ const int8_t *tiny_output(const tiny_arena_t *arena)
 int8_t tiny_quantize(float value)
 {
     const union { float real; uint32_t bits; } x = {value};
-    const int32_t q = rlx_divide_f32(x.bits, 1031917784u) + (65);
+    const int32_t q = rlx_divide_f32(x.bits, 1031917784u /* 0.0633866191f */) + (65);
     return (int8_t)rlx_bound(q, -128, 127);
 }
 
 float tiny_dequantize(int8_t value)
 {
     union { uint32_t bits; float real; } x;
-    x.bits = rlx_multiply_f32(value - (-128), 998244352u);
+    x.bits = rlx_multiply_f32(value - (-128), 998244352u /* 0.00390625f */);
     return x.real;
 }
 

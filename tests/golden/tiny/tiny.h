@@ -32,7 +32,6 @@ extern "C" {
 
 #define TINY_INPUT_ELEMENTS 72u
 #define TINY_INPUT_SHAPE 1, 6, 6, 2
-#define TINY_INPUT_LAYOUT "NHWC"
 #define TINY_INPUT_SCALE 0.0633866191f
 #define TINY_INPUT_ZERO_POINT (65)
 
@@ -59,9 +58,9 @@ void tiny_run_tapped(tiny_arena_t *arena, rlx_tap_fn tap, void *ctx);
 /* 1 when the constants in flash are those that were generated (CRC-32). */
 int tiny_weights_ok(void);
 
-/* A real value to the first input's units, rounded half away from zero and saturated; exact under any compiler flag. */
+/* A real value in units of tiny_input: rounded half away from zero, saturated; exact under any flags. */
 int8_t tiny_quantize(float value);
-/* A value of the first output as a real number. */
+/* A value of tiny_output as a real number. */
 float tiny_dequantize(int8_t value);
 
 extern const char tiny_ident[];
