@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import good, refused, rlx_edge
+from rich.console import Console
 
 from rlx_edge.cgen.bundle import seal
+from rlx_edge.report.tables import table
 from rlx_edge.resources import digits_dir
 
 FLOAT, CALIBRATION, HELD_OUT = (
@@ -102,11 +105,63 @@ def test_output_that_cannot_be_written(made: Path, tmp_path: Path) -> None:
     assert "out.rlx" in refused("convert", FLOAT, "-o", inside / "out.rlx")
 
 
-def test_a_float_model_is_not_built(tmp_path: Path) -> None:
-    done = rlx_edge("build", FLOAT, "-o", tmp_path / "build")
-    assert done.returncode == 2
-    assert "quantize" in done.stderr
-    assert not (tmp_path / "build" / "build.json").exists()
+@pytest.mark.parametrize("command", [("build", "-o", "out"), ("generate", "-o", "out"), ("profile",)])
+def test_a_float_model_is_not_built(tmp_path: Path, command: tuple[str, ...]) -> None:
+    line = refused(command[0], FLOAT, *command[1:], cwd=tmp_path)
+    assert line.startswith(f"{FLOAT}: is a float model")
+    assert "rlx-edge quantize" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_of_a_float_model_says_what_to_do() -> None:
+    done = rlx_edge("inspect", FLOAT)
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "rlx-edge quantize" in done.stderr
+
+
+def test_generate_says_what_it_replaces(made: Path, tmp_path: Path) -> None:
+    for name in ("first,second", "second"):
+        models = [made / "digits.rlx"] * len(name.split(","))
+        done = rlx_edge("generate", *models, "--name", name, "-o", tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "replaced second" in done.stderr
+    assert "removed first" in done.stderr
+    assert not (tmp_path / "first").exists()
+
+
+def test_deploy_checks_before_it_calibrates(tmp_path: Path) -> None:
+    missing = tmp_path / "data.npz"
+    assert "mps2-an386" in refused("deploy", FLOAT, "--data", missing, "--board", "mps2")
+    assert "--emulate" in refused("deploy", FLOAT, "--data", missing, "--board", "microbit")
+    (tmp_path / "file").write_text("")
+    assert "other files" in refused("deploy", FLOAT, "--data", missing, "-o", tmp_path)
+
+
+def test_folders_that_are_no_builds(made: Path, tmp_path: Path) -> None:
+    for words in (("profile",), ("parity", "--data", HELD_OUT)):
+        assert refused(words[0], tmp_path / "none", *words[1:]) == f"there is no folder {tmp_path / 'none'}"
+    assert "build it for a board first" in refused("profile", made / "build" / "bundle")
+
+
+def test_few_samples_are_warned_of(tmp_path: Path) -> None:
+    done = rlx_edge("quantize", FLOAT, "--data", CALIBRATION, "--samples", "0:1", "-o", tmp_path / "out.rlx")
+    assert done.returncode == 0
+    assert "warning: only 1 sample\n" in done.stderr
+    assert "over 1 sample\n" in done.stdout
+
+
+def test_version() -> None:
+    assert good("--version").strip() == f"rlx-edge {version('rlx-edge')}"
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_narrow_tables_keep_their_first_column(columns: int) -> None:
+    rows = [("board-of-some-length", "cortex-m4", 4_194_304, 4_194_304, "emulator, board (untested)")]
+    console = Console(width=columns)
+    with console.capture() as shown:
+        console.print(table("boards", ("board", "core", "flash", "RAM", "runs in"), rows))
+    assert "board-of-some-length" in shown.get()
 
 
 def test_json(made: Path) -> None:
@@ -117,6 +172,9 @@ def test_json(made: Path) -> None:
     assert facts["top1"] > 0.96
     facts = json.loads(good("inspect", model, "--json"))
     assert {"schema", "macs", "parameters", "layers"} <= facts.keys()
+    (given,), (result,) = facts["inputs"], facts["outputs"]
+    assert given.keys() == result.keys() == {"name", "dtype", "shape", "scale", "zero_point"}
+    assert given["dtype"] == "i8" and given["scale"] > 0
     facts = json.loads(good("profile", made / "build", "--json"))
     assert facts["instructions"] == sum(layer["instructions"] for layer in facts["layers"])
     assert {"board", "flash_bytes", "ram_bytes", "stack_bytes", "link_flash_bytes", "link_ram_bytes"} <= facts.keys()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import typer
 from command import good
 
 from rlx_edge.cli import app
+from rlx_edge.formats.onnx_ops import OPS
+from rlx_edge.formats.tflite_ops import BUILDERS
 from rlx_edge.resources import digits_dir
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -153,3 +157,58 @@ def prepare(folder: Path) -> None:
         for file in digits_dir().glob("digits*"):
             (place / file.name).write_bytes(file.read_bytes())
     good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
+
+
+@pytest.mark.parametrize(("title", "imported"), [("ONNX", sorted(OPS)), ("TFLite", list(BUILDERS))])
+def test_models_page_lists_what_is_imported(title: str, imported: list[str]) -> None:
+    """Each table has a row for every op of the importer, in its order, and no other."""
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {title}$(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == imported
+
+
+def test_python_example_runs(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    (example,) = re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    shown = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True)
+    sqnr_db, agreement = map(float, shown.stdout.split())
+    assert sqnr_db > 30
+    assert agreement > 0.95
+
+
+def test_own_firmware_compiles_as_written(tmp_path: Path) -> None:
+    """The page's compiler command as it stands, and again with the step hook, which is then all that is missing."""
+    page = ROOT / "docs" / "own-firmware.md"
+    prepare(tmp_path)
+    for folder in ("firmware", "examples/own_firmware"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    good(
+        "generate",
+        "digits.rlx",
+        "--name",
+        "digits",
+        "--target",
+        "cortex-m4",
+        "--with-link",
+        "-o",
+        "bundle",
+        cwd=tmp_path,
+    )
+    (header,) = re.findall(r"^```c\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_hook.h").write_text(header, encoding="utf-8")
+    text = "\n".join(line for block in code_blocks(page) for _, line in block)
+    (command,) = re.findall(r"^arm-none-eabi-gcc (?:.*\\\n)*.*$", text, re.MULTILINE)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    hooked = subprocess.run(
+        f"{command} -DRLX_STEP_HOOK=my_hook -include my_hook.h",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "undefined reference to `my_hook'" in hooked.stderr
+    assert re.findall(r".*error:.*", hooked.stderr) == ["collect2: error: ld returned 1 exit status"]

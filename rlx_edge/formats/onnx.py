@@ -126,7 +126,8 @@ class _Importer:
         if self.problems:
             count = len(self.problems)
             raise UnsupportedError(
-                f"{self.label}: {count} thing{'s' if count > 1 else ''} that the importer does not support (docs/models.md lists what it does):",
+                f"{self.label}: {count} thing{'s' if count > 1 else ''} that the importer does not support "
+                "(docs/models.md lists what it does):",
                 self.problems,
             )
         missing = [value.name for value in self.proto.output if value.name not in self.tensors]

@@ -37,7 +37,7 @@ def _headline(importer: Importer, count: int) -> str:
     line = f"{importer.where} cannot be imported, {count} problem{'s' if count > 1 else ''}"
     if not any(tensor.type_name == "INT8" and not tensor.data for tensor in importer.model.tensors):
         line += "; its activations are not int8: convert it with full-integer quantization, or start from float ONNX"
-    return f"{line}:"
+    return f"{line} (docs/models.md lists what can be):"
 
 
 def _declare_inputs(importer: Importer) -> list[str]:

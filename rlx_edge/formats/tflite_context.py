@@ -56,7 +56,8 @@ class Importer:
             raise UnsupportedError(f"the sparse tensor {shorten(tensor.name)!r}")
         if tensor.type_name not in DTYPES:
             raise UnsupportedError(
-                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} (INT8 and FLOAT32 are supported; docs/models.md lists what is imported)"
+                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} "
+                "(INT8 and FLOAT32 are supported; docs/models.md lists what is imported)"
             )
         if any(d < 1 for d in tensor.shape) or math.prod(tensor.shape) > MAX_ELEMENTS:
             raise self.damaged(tensor, f"has the shape {list(tensor.shape)}")

@@ -33,6 +33,11 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def say(text: str) -> None:
+    """A line on standard output, as plain text; a long one is left to the terminal to break."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
 def note(text: str) -> None:
     """A line on standard error, as plain text."""
     err.print(text, markup=False, soft_wrap=True)

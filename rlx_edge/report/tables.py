@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import FirmwareSizes
 from rlx_edge.device.doctor import Check
 from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.profile import Profile
-from rlx_edge.ir import Graph
+from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
 
@@ -25,14 +27,29 @@ def short(name: str) -> str:
     return escape(plain if len(plain) <= NAME_WIDTH else "…" + plain[-(NAME_WIDTH - 1) :])
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 sample`, `2 samples`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], total: Sequence[object] = ()) -> Table:
-    """A table whose first column is text and whose other columns are figures, to the right."""
+    """A table whose first column is text and whose other columns are figures, to the right.
+
+    In a narrow terminal the first column keeps its width, and the others are broken at spaces.
+    """
     made = Table(title=title, title_justify="left", show_footer=bool(total), header_style="bold")
+    cells = [tuple(map(_cell, row)) for row in rows]
+    last = tuple(map(_cell, total)) or ("",) * len(columns)
     for index, column in enumerate(columns):
-        footer = _cell(total[index]) if total else ""
-        made.add_column(column, footer, justify="left" if index == 0 else "right", overflow="fold", no_wrap=index > 0)
-    for row in rows:
-        made.add_row(*map(_cell, row))
+        texts = [column, last[index], *(row[index] for row in cells)]
+        if index == 0:
+            width = max(Text.from_markup(text).cell_len for text in texts)
+            made.add_column(column, last[index], no_wrap=True, min_width=width)
+        else:
+            solid = not any(" " in text for text in texts[1:])
+            made.add_column(column, last[index], justify="right", overflow="fold", no_wrap=solid)
+    for row in cells:
+        made.add_row(*row)
     return made
 
 
@@ -59,6 +76,32 @@ def layers_table(graph: Graph) -> Table:
     return table(escape(graph.name), ("layer", "op", "output", "MACs", "parameters"), rows, total)
 
 
+def tensor_facts(node: Node) -> dict[str, Any]:
+    """Name, dtype and shape; scale and zero point, or None where the tensor has not one of each."""
+    quant = node.type.quant
+    one = quant if quant is not None and len(quant.scales) == 1 else None
+    return {
+        "name": node.name,
+        "dtype": node.type.dtype.value,
+        "shape": list(node.type.shape),
+        "scale": one.scale if one else None,
+        "zero_point": one.zero_point if one else None,
+    }
+
+
+def ends_table(graph: Graph) -> Table:
+    """Inputs and outputs of a graph: what goes in and comes out, and what its integers mean."""
+    ends = [("input", node) for node in graph.inputs] + [("output", node) for node in graph.output_nodes]
+    rows = [(short(node.name), kind, *_meaning(tensor_facts(node))) for kind, node in ends]
+    return table("inputs and outputs", ("tensor", "kind", "type", "scale", "zero point"), rows)
+
+
+def _meaning(facts: Mapping[str, Any]) -> tuple[str, str, str]:
+    scale, zero = facts["scale"], facts["zero_point"]
+    numbers = ("", "") if scale is None else (f"{scale:.6g}", str(zero))
+    return f"{facts['dtype']}{facts['shape']}", *numbers
+
+
 def parameters_of(graph: Graph, operands: Sequence[int]) -> int:
     """Elements of the constant operands."""
     return sum(graph.nodes[i].type.elements for i in operands if graph.constant(graph.nodes[i]) is not None)
@@ -78,7 +121,7 @@ def profile_table(profile: Profile) -> Table:
     macs = sum(layer.macs for layer in profile.layers)
     per_mac = profile.instructions / macs if macs else ""
     total = ("total", "", macs, profile.instructions, per_mac)
-    title = f"{escape(profile.model)} on {profile.board}, instructions of one inference (emulated, not cycles)"
+    title = f"{escape(profile.model)} on {profile.board}: instructions (emulated, not cycles)"
     return table(title, ("layer", "op", "MACs", "instructions", "per MAC"), rows, total)
 
 
@@ -95,7 +138,7 @@ def parity_table(result: ParityResult) -> Table:
         for row in sorted(result.rows, key=lambda r: r.engine)
     ]
     total = ("total", "", result.compared_bytes, result.differing_bytes)
-    title = f"parity of {escape(result.board)} over {result.inputs} inputs"
+    title = f"parity of {escape(result.board)} over {counted(result.inputs, 'input')}"
     return table(title, ("tensor", "compared with", "bytes", "differing"), rows, total)
 
 
@@ -115,22 +158,22 @@ def quality_table(quality: Quality) -> Table:
 
 def quality_text(quality: Quality) -> str:
     agreement = "" if quality.agreement is None else f", agreement {quality.agreement:.1%}"
-    return f"output SQNR {quality.output_sqnr_db:.1f} dB{agreement} over {quality.samples} samples"
+    return f"output SQNR {quality.output_sqnr_db:.1f} dB{agreement} over {counted(quality.samples, 'sample')}"
 
 
 def board_state(board: Board) -> str:
     """Where a board runs, and whether this project ever ran on a real one."""
     where = ["emulator"] if board.emulation else []
     if board.hardware:
-        where.append("hardware (tested)" if board.hardware_tested else "hardware (not tested on one)")
+        where.append("board (tested)" if board.hardware_tested else "board (untested)")
     return ", ".join(where)
 
 
 def doctor_table(checks: Sequence[Check]) -> Table:
     rows = [(c.name, "ok" if c.ok else "missing", escape(c.detail), escape(c.how_to_fix)) for c in checks]
     made = Table(title="rlx-edge doctor", title_justify="left", header_style="bold")
-    for column in ("check", "state", "found", "how to get it"):
-        made.add_column(column, overflow="fold")
+    for index, column in enumerate(("check", "state", "found", "how to get it")):
+        made.add_column(column, overflow="fold", no_wrap=index < 2)
     for row in rows:
         made.add_row(*row)
     return made

@@ -1,0 +1,217 @@
+"""Commands on boards: build, parity, profile, deploy, boards, doctor, demo."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlx_edge import api
+from rlx_edge.cgen.bundle import is_bundle
+from rlx_edge.cgen.text import identifier, suggest_identifier
+from rlx_edge.cli_options import (
+    BoardName,
+    Build,
+    DataFile,
+    Emulate,
+    Json,
+    Model,
+    Name,
+    Output,
+    Port,
+    Preprocessing,
+    Samples,
+    Taps,
+    load_int8,
+    quantized,
+)
+from rlx_edge.data import Data, load_data
+from rlx_edge.demo import Demo
+from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board, load_boards
+from rlx_edge.device.build import BUNDLE, Firmware, check_build_folder
+from rlx_edge.device.doctor import check_emulator, run_checks
+from rlx_edge.device.parity import ParityResult
+from rlx_edge.device.toolchain import find_compiler
+from rlx_edge.engines import is_float
+from rlx_edge.errors import DeviceError, EdgeError, ToolError
+from rlx_edge.formats.load import load
+from rlx_edge.ir import Graph, Requant
+from rlx_edge.report import tables
+from rlx_edge.report.console import note, out, print_json, progress, say
+
+MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
+BUILD_ONLY_MODEL = Annotated[str | None, typer.Option("--model", help="which model, when the build holds several")]
+
+
+def build(
+    model: Model, out_dir: Output, board: BoardName = DEFAULT_BOARD, name: Name = None, json: Json = False
+) -> None:
+    """Generate C and build firmware for a board."""
+    firmware = _build(load_int8(model), model, board, name, out_dir)
+    _print_sizes(firmware, json)
+
+
+def _build(graph: Graph, path: Path, board: str, name: str | None, out_dir: Path) -> Firmware:
+    return api.build({identifier(name or suggest_identifier(path.name)): graph}, load_board(board), out_dir)
+
+
+def _print_sizes(firmware: Firmware, json: bool) -> None:
+    facts = dataclasses.asdict(firmware.sizes)
+    if json:
+        print_json("build", {"board": firmware.board, "elf": str(firmware.elf), **facts})
+    else:
+        say(f"{firmware.board}: {tables.sizes_text(firmware.sizes)}")
+        note(f"wrote {firmware.elf}")
+
+
+def parity(
+    folder: Build,
+    data: DataFile,
+    model: BUILD_ONLY_MODEL = None,
+    port: Port = None,
+    samples: Samples = "0:8",
+    preprocess: Preprocessing = None,
+    emulate: Emulate = False,
+    taps: Taps = False,
+    json: Json = False,
+) -> None:
+    """Compare the device with host C and the reference, bit by bit. Exits with 1 on any difference."""
+    if not folder.is_dir():
+        raise EdgeError(f"there is no folder {folder}")
+    models = api.open_models(folder)
+    given = load_data(data, api.pick(models, model).plan.graph, samples=samples, preprocess=preprocess)
+    result = _parity(folder, given, model, port, emulate, taps)
+    _finish_parity(result, json)
+
+
+def _parity(folder: Path, data: Data, model: str | None, port: str | None, emulate: bool, taps: bool) -> ParityResult:
+    with progress("parity") as report:
+        return api.parity(folder, data, model=model, port=port, emulate=emulate, taps=taps, progress=report)
+
+
+def _finish_parity(result: ParityResult, json: bool, more: dict[str, Any] | None = None) -> None:
+    if json:
+        keys = ("board", "inputs", "compared_bytes", "differing_bytes", "exact")
+        first = result.first_parted or result.first_difference
+        facts = {key: getattr(result, key) for key in keys} | {"first_difference": str(first) if first else None}
+        print_json("parity", facts | (more or {}))
+    else:
+        out.print(tables.parity_table(result))
+        say(tables.parity_verdict(result))
+    if not result.exact:
+        raise typer.Exit(1)
+
+
+def profile(
+    source: Annotated[Path, typer.Argument(help="a build folder, or a model (with --board)", show_default=False)],
+    board: Annotated[str | None, typer.Option("--board", help="build the model for this board first")] = None,
+    model: BUILD_ONLY_MODEL = None,
+    json: Json = False,
+) -> None:
+    """Instructions per layer, flash, RAM and stack, counted in the emulator."""
+    if not source.exists() and source.suffix not in MODEL_SUFFIXES:
+        raise EdgeError(f"there is no folder {source}")
+    if is_bundle(source):
+        raise EdgeError(f"{source}: this is a bundle; build it for a board first (rlx-edge build)")
+    if source.is_dir():
+        made = api.profile(source, model)
+    else:
+        with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:
+            _build(load_int8(source), source, board or DEFAULT_BOARD, None, Path(folder))
+            made = api.profile(Path(folder), model)
+    if json:
+        print_json("profile", dataclasses.asdict(made))
+        return
+    out.print(tables.profile_table(made))
+    say(
+        f"flash {made.flash_bytes:,} bytes, RAM {made.ram_bytes:,} bytes, stack used {made.stack_bytes:,} bytes "
+        f"(the link adds {made.link_flash_bytes:,} of flash and {made.link_ram_bytes:,} of RAM)"
+    )
+
+
+def deploy(
+    model: Model,
+    data: DataFile,
+    board: BoardName = DEFAULT_BOARD,
+    samples: Annotated[
+        str, typer.Option("--samples", help="samples for parity (calibration uses all), as start:stop:step")
+    ] = "0:8",
+    preprocess: Preprocessing = None,
+    name: Name = None,
+    out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep the build in this folder")] = None,
+    port: Port = None,
+    emulate: Emulate = False,
+    taps: Taps = False,
+    json: Json = False,
+) -> None:
+    """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
+    _check_before_deploy(load_board(board), out_dir, port, emulate)
+    graph = load(model)
+    if is_float(graph):
+        whole = load_data(data, graph, preprocess=preprocess)
+        graph, _ = quantized(graph, whole, Requant.TFLM, quiet=json)
+    given = load_data(data, graph, samples=samples, preprocess=preprocess)
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
+        folder = out_dir or Path(scratch)
+        firmware = _build(graph, model, board, name, folder)
+        if not json:
+            say(f"{firmware.board}: {tables.sizes_text(firmware.sizes)}")
+        if out_dir is None:
+            note("no file was kept; -o FOLDER keeps them")
+        else:
+            in_c = firmware.models[0]
+            note(f"wrote {firmware.elf}; the int8 model is {folder / BUNDLE / in_c / in_c}.rlx")
+        result = _parity(folder, given, None, port, emulate, taps)
+        _finish_parity(result, json, {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes})
+
+
+def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, emulate: bool) -> None:
+    """What would fail at the end, checked before the long work."""
+    if port is None and board.emulation is None:
+        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
+    if port is None and not (board.purely_emulated or emulate):
+        raise DeviceError(
+            f"{board.name}: name the serial port it is on (--port), or run it in the emulator (--emulate)"
+        )
+    if port is None and not (emulator := check_emulator()).ok:
+        raise ToolError(f"{emulator.detail}: {emulator.how_to_fix}")
+    find_compiler()
+    if out_dir is not None:
+        check_build_folder(out_dir)
+
+
+def boards(json: Json = False) -> None:
+    """The boards that firmware can be built for."""
+    found = load_boards()
+    if json:
+        names = [
+            {"name": b.name, "title": b.title, "cpu": b.chip.cpu, "hardware_tested": b.hardware_tested} for b in found
+        ]
+        print_json("boards", {"boards": names})
+        return
+    rows = [(b.name, b.chip.cpu, b.placement.code.bytes, b.placement.data.bytes, tables.board_state(b)) for b in found]
+    out.print(tables.table("boards", ("board", "core", "flash", "RAM", "runs in"), rows))
+
+
+def doctor() -> None:
+    """Check compilers, emulator, gdb and serial permissions; say how to get what lacks. Exits with 1 if any lacks."""
+    checks = run_checks()
+    out.print(tables.doctor_table(checks))
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def demo(
+    board: BoardName = DEFAULT_BOARD,
+    out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep all files in this folder")] = None,
+) -> None:
+    """The whole path on an example: a network that reads digits, from ONNX to an emulated board, in half a minute."""
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
+        result = Demo(out_dir or Path(scratch), load_board(board), out).run()
+    kept = f"all files are in {out_dir}" if out_dir else "no file was kept; rlx-edge demo -o FOLDER keeps them"
+    note(f"{kept}, where the commands above work too" if out_dir else kept)
+    if not result.exact:
+        raise typer.Exit(1)

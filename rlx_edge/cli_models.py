@@ -1,0 +1,196 @@
+"""Commands on models and data: inspect, quantize, convert, evaluate, run, generate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlx_edge import api
+from rlx_edge.cgen.bundle import is_bundle
+from rlx_edge.cgen.planner import make_plan
+from rlx_edge.cgen.target import get_target
+from rlx_edge.cgen.text import identifier, suggest_identifier
+from rlx_edge.cli_options import (
+    RULES,
+    DataFile,
+    Engine,
+    Json,
+    Labels,
+    Model,
+    Name,
+    Output,
+    Preprocessing,
+    Rule,
+    Samples,
+    check_suffix,
+    float_text,
+    load_int8,
+    quantized,
+)
+from rlx_edge.data import load_data
+from rlx_edge.engines import is_float, predict
+from rlx_edge.errors import EdgeError, UnsupportedError
+from rlx_edge.evaluate import evaluate as evaluate_model
+from rlx_edge.files import save_npz
+from rlx_edge.formats.load import load
+from rlx_edge.formats.rlx import save_rlx
+from rlx_edge.ir import Requant
+from rlx_edge.ir.ops import Leaf, Param
+from rlx_edge.report import tables
+from rlx_edge.report.console import note, out, print_json, progress, say
+
+
+def inspect(
+    model: Model,
+    target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
+    json: Json = False,
+) -> None:
+    """Ops, shapes, MACs and parameters; predicted RAM and flash; what the target cannot run, and why."""
+    graph = load(model)
+    layers = [
+        {
+            "name": node.name,
+            "op": node.op.kind_name,
+            "shape": list(node.type.shape),
+            "macs": graph.macs(node),
+            "parameters": tables.parameters_of(graph, node.inputs),
+        }
+        for node in graph.nodes
+        if not isinstance(node.op, Leaf)
+    ]
+    facts: dict[str, Any] = {
+        "macs": sum(graph.macs(node) for node in graph.nodes),
+        "parameters": sum(node.type.elements for node in graph.nodes if isinstance(node.op, Param)),
+        "layers": layers,
+        "inputs": [tables.tensor_facts(node) for node in graph.inputs],
+        "outputs": [tables.tensor_facts(node) for node in graph.output_nodes],
+    }
+    try:
+        plan = make_plan(graph, get_target(target))
+        facts |= {"arena_bytes": plan.arena_bytes, "constant_bytes": plan.constant_bytes, "problems": []}
+    except UnsupportedError as error:
+        facts["problems"] = list(error.problems)
+    if json:
+        print_json("inspect", facts)
+        return
+    out.print(tables.layers_table(graph))
+    out.print(tables.ends_table(graph))
+    if is_float(graph):
+        note(float_text(model))
+    elif facts["problems"]:
+        note(f"{target} cannot run it as it is:")
+        for problem in facts["problems"]:
+            note(f"  {problem}")
+    else:
+        arena, constants = facts["arena_bytes"], facts["constant_bytes"]
+        say(f"on {target}: arena {arena:,} bytes of RAM, constants {constants:,} bytes of flash")
+
+
+def quantize(
+    model: Model,
+    data: DataFile,
+    out_file: Output,
+    samples: Samples = None,
+    preprocess: Preprocessing = None,
+    rule: Rule = Requant.TFLM,
+    json: Json = False,
+) -> None:
+    """Calibrate a float model on data and quantize it to int8."""
+    check_suffix(out_file, ".rlx")
+    graph = load(model)
+    given = load_data(data, graph, samples=samples, preprocess=preprocess)
+    int8, facts = quantized(graph, given, rule, quiet=json)
+    save_rlx(int8, out_file)
+    if json:
+        print_json("quantize", facts)
+    else:
+        note(f"wrote {out_file}")
+
+
+def convert(
+    model: Model,
+    out_file: Output,
+    rule: Annotated[Requant | None, typer.Option("--requant", help=f"another {RULES}")] = None,
+) -> None:
+    """Import a model and write it as .rlx, without calibration."""
+    check_suffix(out_file, ".rlx")
+    graph = load(model)
+    save_rlx(graph if rule is None else api.with_rule(graph, rule), out_file)
+    note(f"wrote {out_file}")
+
+
+def evaluate(
+    model: Model,
+    data: DataFile,
+    metric: Annotated[str, typer.Option("--metric", help="top1 or mse")] = "top1",
+    samples: Samples = None,
+    labels: Labels = "y",
+    preprocess: Preprocessing = None,
+    engine: Engine = None,
+    json: Json = False,
+) -> None:
+    """Accuracy on labeled data: host C for int8 models, the reference for float ones."""
+    graph = load(model)
+    given = load_data(data, graph, samples=samples, labels=labels, preprocess=preprocess)
+    with progress("evaluate") as report:
+        result = evaluate_model(graph, given, metric, engine, report)
+    if json:
+        print_json("evaluate", {result.metric: result.value, "n": result.n})
+    else:
+        shown = f"{result.value:.2%}" if metric == "top1" else f"{result.value:.6g}"
+        say(f"{metric} {shown} on {tables.counted(result.n, 'sample')}")
+
+
+def run(
+    model: Model,
+    data: DataFile,
+    out_file: Output,
+    samples: Samples = None,
+    preprocess: Preprocessing = None,
+    engine: Engine = None,
+) -> None:
+    """Run a model on data and store its outputs as .npz, by output name."""
+    check_suffix(out_file, ".npz")
+    graph = load(model)
+    given = load_data(data, graph, samples=samples, preprocess=preprocess)
+    with progress("run") as report:
+        outputs = predict(graph, given, engine, report)
+    save_npz(out_file, outputs)
+    note(f"wrote {out_file}: {', '.join(f'{name} {list(values.shape)}' for name, values in outputs.items())}")
+
+
+def generate(
+    models: Annotated[list[Path], typer.Argument(help="int8 models (.tflite or .rlx)", show_default=False)],
+    out_dir: Output,
+    name: Name = None,
+    target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
+    with_link: Annotated[bool, typer.Option("--with-link", help="add the serial link, for your own firmware")] = False,
+) -> None:
+    """Write C: a shared folder of kernels and a folder a model. Several names are separated by commas.
+
+    A bundle that is in the folder already is replaced, with all of its models.
+    """
+    names = name.split(",") if name else [suggest_identifier(path.name) for path in models]
+    if len(names) != len(models) or len(set(names)) != len(names):
+        wanted = ",".join(f"{names[0]}_{i + 1}" for i in range(len(models)))
+        raise EdgeError(f"{len(models)} models need as many different names: say --name {wanted}")
+    graphs = {identifier(n): load_int8(path) for n, path in zip(names, models, strict=True)}
+    before = _models_there(out_dir)
+    made = api.generate(graphs, out_dir, get_target(target), with_link)
+    for verb, there in (("replaced", [n for n in before if n in graphs]), ("removed", set(before) - set(graphs))):
+        if there:
+            note(f"{out_dir} held a bundle already: {verb} {', '.join(sorted(there))}")
+    for bundled in made:
+        plan = bundled.plan
+        say(
+            f"{bundled.name}: {len(plan.steps)} steps, arena {plan.arena_bytes:,} bytes, "
+            f"constants {plan.constant_bytes:,} bytes, in {out_dir / bundled.name}"
+        )
+
+
+def _models_there(folder: Path) -> list[str]:
+    """The names of the models of the bundle in a folder, if there is one."""
+    models = folder.glob("*/*.rlx") if is_bundle(folder) else ()
+    return sorted(path.parent.name for path in models if path.stem == path.parent.name)
