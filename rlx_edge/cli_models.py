@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from rlx_edge import api
@@ -36,7 +37,7 @@ from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
 from rlx_edge.formats.load import load
 from rlx_edge.formats.rlx import save_rlx
-from rlx_edge.ir import Requant
+from rlx_edge.ir import Array, Graph, Requant
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.report import tables
 from rlx_edge.report.console import note, out, print_json, progress, say
@@ -151,14 +152,27 @@ def run(
     preprocess: Preprocessing = None,
     engine: Engine = None,
 ) -> None:
-    """Run a model on data and store its outputs as .npz, by output name."""
+    """Run a model on data and store its outputs as .npz, by output name.
+
+    An int8 model's outputs are stored as they are, with arrays NAME_scale and NAME_zero_point beside them.
+    """
     check_suffix(out_file, ".npz")
     graph = load(model)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
     with progress("run") as report:
         outputs = predict(graph, given, engine, report)
-    save_npz(out_file, outputs)
+    save_npz(out_file, outputs | _output_params(graph))
     note(f"wrote {out_file}: {', '.join(f'{name} {list(values.shape)}' for name, values in outputs.items())}")
+
+
+def _output_params(graph: Graph) -> dict[str, Array]:
+    """What turns stored integers into real values: (q - NAME_zero_point) * NAME_scale."""
+    params: dict[str, Array] = {}
+    for node in graph.output_nodes:
+        if node.type.quant is not None and node.type.quant.axis is None:
+            params[f"{node.name}_scale"] = np.array(node.type.quant.scale, np.float32)
+            params[f"{node.name}_zero_point"] = np.array(node.type.quant.zero_point, np.int32)
+    return params
 
 
 def generate(

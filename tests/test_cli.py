@@ -223,3 +223,13 @@ def test_names_from_models_are_shown_as_text(tmp_path: Path) -> None:
     """Square brackets in a file's name are no markup."""
     path = tmp_path / "[red]ünknown.onnx"
     assert "[red]" in refused("inspect", path)
+
+
+def test_run_stores_what_its_integers_mean(made: Path, tmp_path: Path) -> None:
+    good("run", made / "digits.rlx", "--data", HELD_OUT, "--samples", "0:3", "-o", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as stored:
+        real = (stored["probabilities"].astype(int) - stored["probabilities_zero_point"]) * stored[
+            "probabilities_scale"
+        ]
+    assert real.shape == (3, 10)
+    np.testing.assert_allclose(real.sum(axis=1), 1, atol=0.05)
