@@ -14,6 +14,8 @@ from op_graphs import OPS, draw_legal, random_inputs, seeds
 
 from rlx_edge.cgen.kernels import ALL
 from rlx_edge.cgen.lower import lower
+from rlx_edge.cgen.plan import Call
+from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 from rlx_edge.resources import firmware_dir
 
@@ -47,7 +49,7 @@ def test_reference_equals_c(op: str, host_cases: HostCases) -> None:
     check()
 
 
-def _first_input_size(graph, call) -> int:  # type: ignore[no-untyped-def]
+def _first_input_size(graph: Graph, call: Call) -> int:
     base = call.inputs[0].base
     return graph.nodes[base].type.elements if isinstance(base, int) else -1
 

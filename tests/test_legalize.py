@@ -86,7 +86,9 @@ def test_the_proof_is_tight() -> None:
     maker = ModelMaker("bound", 4)
     y = maker.dense(maker.input((1, 5)), 1)
     graph = maker.builder.build([y])
-    x_zp = graph.inputs[0].type.quant.zero_point  # type: ignore[union-attr]
+    x_quant = graph.inputs[0].type.quant
+    assert x_quant is not None
+    x_zp = x_quant.zero_point
     weights = graph.params["dense/w"].astype(np.int64)[:, 0]
     folded = int(graph.params["dense/b"][0]) - x_zp * int(weights.sum())
     (proof,) = make_plan(graph, PORTABLE).proofs
