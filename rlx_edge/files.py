@@ -30,16 +30,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise EdgeError(f"{path}: cannot be written here: {error.strerror}") from error
+        raise EdgeError(f"{path}: cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        Path(scratch).chmod(0o644)
+        Path(scratch).chmod(0o666 & ~_umask())
         Path(scratch).replace(path)
     except OSError as error:
-        raise EdgeError(f"{path}: writing failed: {error.strerror}") from error
+        raise EdgeError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         Path(scratch).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:

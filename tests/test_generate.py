@@ -283,6 +283,12 @@ def test_a_file_of_others_in_the_way_is_refused(taken: str, tmp_path: Path) -> N
     assert [f.read_text() for f in tmp_path.rglob("*") if f.is_file()] == ["mine"]
 
 
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(EdgeError, match=r"file/bundle: the bundle cannot be written: Not a directory"):
+        generate({"tiny": tiny_model()}, tmp_path / "file" / "bundle")
+
+
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     generate({"tiny": tiny_model()}, tmp_path)
     source = tmp_path / "tiny" / "tiny.c"

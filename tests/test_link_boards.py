@@ -32,7 +32,6 @@ BOARDS: dict[str, dict[str, str]] = {
     "netduinoplus2": {"PROBE_ROWS": "15"},
     "microbit": {"PROBE_ROWS": "10", "RLX_LINK_MAX_PAYLOAD": "256"},
 }
-pytestmark = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="needs qemu-system-arm")
 
 
 Build = Callable[[str], Firmware]

@@ -141,10 +141,10 @@ def test_no_temporary_file_is_left(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_gets_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot be written"):
+    with pytest.raises(EdgeError, match="cannot be written"):
         save_rlx(small_graph(), tmp_path / "nowhere" / "model.rlx")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ModelError, match="cannot be written"):
+    with pytest.raises(EdgeError, match="cannot be written"):
         save_rlx(small_graph(), tmp_path / "folder")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,18 @@ def generate(
     files, hashes = _contents(plans, target, with_link)
     before = _manifest(out) if is_bundle(out) else {}
     _check_free(out, files, before)
+    new = not out.exists()
+    try:
+        _replace(out, files, before)
+    except OSError as error:
+        if new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise EdgeError(f"{out}: the bundle cannot be written: {error.strerror or error}") from error
+    return tuple(BundledModel(name, out, hashes[name], plan) for name, plan in plans.items())
+
+
+def _replace(out: Path, files: Mapping[str, bytes], before: Mapping[str, str]) -> None:
+    """Write all files beside their places, then move them there; files of the bundle before are removed."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rlx-edge-", dir=out) as scratch:
         for name, content in files.items():
@@ -67,7 +80,6 @@ def generate(
             (Path(scratch) / name).replace(out / name)
     _remove_empty_folders(out, before)
     seal(out, files)
-    return tuple(BundledModel(name, out, hashes[name], plan) for name, plan in plans.items())
 
 
 def _check_free(out: Path, files: Mapping[str, bytes], before: Mapping[str, str]) -> None:

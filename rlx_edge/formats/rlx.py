@@ -5,10 +5,7 @@ docs/rlx-file.md describes the format.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import safetensors
 import safetensors.numpy
 
 from rlx_edge.errors import ModelError
+from rlx_edge.files import replacing
 from rlx_edge.formats.rlx_codec import CodecError, decode, encode
 from rlx_edge.formats.source import read_source
 from rlx_edge.ir import Array, DType, Graph, Node, verify
@@ -39,24 +37,11 @@ def rlx_bytes(graph: Graph) -> bytes:
 def save_rlx(graph: Graph, path: Path) -> None:
     """Write a graph, whole or not at all: an existing file stays as it is until the new one is complete.
 
-    Raises ModelError for a graph that is not well formed or a path that cannot be written.
+    Raises ModelError for a graph that is not well formed, and EdgeError for a path that cannot be written.
     """
     data = rlx_bytes(graph)
-    path = Path(path)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
+    with replacing(Path(path)) as file:
+        file.write(data)
 
 
 def load_rlx(source: Path | bytes) -> Graph:
@@ -77,12 +62,6 @@ def load_rlx(source: Path | bytes) -> Graph:
     except ModelError as error:
         raise ModelError(f"{where}: {error}") from None
     return graph
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _pack(graph: Graph) -> bytes:
