@@ -46,4 +46,11 @@ class FrozenSoftmax:
     diff_min: int
 
 
-Frozen = FrozenScale | FrozenAdd | FrozenSoftmax
+@dataclass(frozen=True)
+class FrozenTable:
+    """A unary function on int8: the result's code for each code of the operand, -128 first."""
+
+    codes: tuple[int, ...]
+
+
+Frozen = FrozenScale | FrozenAdd | FrozenSoftmax | FrozenTable
