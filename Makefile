@@ -6,7 +6,7 @@ READY := .venv/ready
 ORACLE := .venv-oracle/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help setup demo test test-long lint bench readme clean
+.PHONY: help setup demo test test-long lint bench bench-accuracy readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test-long  the tests that take long, too'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make bench      instructions, RAM and flash of the benchmark models'
+	@echo 'make bench-accuracy  what each way of quantizing keeps of five float models (needs ../shared)'
 	@echo 'make readme     the output of the demo, written into README.md'
 	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
 	@echo 'make clean      remove what was built, but not .venv'
@@ -49,6 +50,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+
+bench-accuracy: $(READY)
+	$(BIN)/python benchmarks/accuracy.py
 
 readme: $(READY)
 	$(BIN)/python scripts/readme.py

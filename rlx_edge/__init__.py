@@ -17,10 +17,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlx_edge.api import (
         EdgeError,
+        Recipe,
+        apply_recipe,
         build,
         calibrate,
+        check_model,
         connect,
+        effort,
         evaluate,
+        explain,
         generate,
         get_target,
         load,
@@ -31,16 +36,23 @@ if TYPE_CHECKING:
         profile,
         quality,
         quantize,
+        read_explanation,
         run,
         save,
+        with_explanation,
     )
 
 __all__ = [
     "EdgeError",
+    "Recipe",
+    "apply_recipe",
     "build",
     "calibrate",
+    "check_model",
     "connect",
+    "effort",
     "evaluate",
+    "explain",
     "generate",
     "get_target",
     "load",
@@ -51,8 +63,10 @@ __all__ = [
     "profile",
     "quality",
     "quantize",
+    "read_explanation",
     "run",
     "save",
+    "with_explanation",
 ]
 
 

@@ -17,6 +17,7 @@ from rlx_edge.cgen.bundle import BundledModel, generate, is_bundle, open_bundle
 from rlx_edge.cgen.emit import short_names
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.target import TARGETS, get_target
+from rlx_edge.check import check_model
 from rlx_edge.data import Data, load_data
 from rlx_edge.device.boards import Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
@@ -25,15 +26,20 @@ from rlx_edge.device.link import Link
 from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.toolchain import find_compiler
-from rlx_edge.engines import Progress, predict
+from rlx_edge.engines import Progress, is_float, predict
 from rlx_edge.errors import DeviceError, EdgeError, UnsupportedError
 from rlx_edge.evaluate import evaluate
+from rlx_edge.formats import save as formats_save
 from rlx_edge.formats.load import load
-from rlx_edge.formats.rlx import save_rlx as save
 from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.passes.freeze import freeze
+from rlx_edge.passes.to_nhwc import to_nhwc
 from rlx_edge.quant.calibrate import calibrate
+from rlx_edge.quant.explain import explain
+from rlx_edge.quant.explain_json import read_explanation, with_explanation
 from rlx_edge.quant.quality import quality
-from rlx_edge.quant.quantize import quantize
+from rlx_edge.quant.quantize import apply_recipe, quantize
+from rlx_edge.quant.recipe import Recipe, effort
 from rlx_edge.reference import run_all
 from rlx_edge.reference.fixedpoint import rules_of
 
@@ -41,6 +47,15 @@ from rlx_edge.reference.fixedpoint import rules_of
 def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]:
     """The outputs for all samples by name: host C for int8 models, the reference for float ones, or as named."""
     return predict(graph, data, engine)
+
+
+def save(graph: Graph, path: Path | str) -> None:
+    """Write a graph as .rlx, .tflite or .onnx, as the file's ending says.
+
+    For .tflite the graph is moved to NHWC first, as the format has it. Raises what `formats.save.save` raises.
+    """
+    tflite = Path(path).suffix == ".tflite"
+    formats_save.save(freeze(to_nhwc(graph)) if tflite and not is_float(graph) else graph, path)
 
 
 def build(models: Mapping[str, Graph], board: Board | str, out: Path | str, target: str | None = None) -> Firmware:
@@ -187,10 +202,15 @@ def profile(out: Path | str, model: str | None = None) -> Profile:
 
 __all__ = [
     "EdgeError",
+    "Recipe",
+    "apply_recipe",
     "build",
     "calibrate",
+    "check_model",
     "connect",
+    "effort",
     "evaluate",
+    "explain",
     "generate",
     "get_target",
     "load",
@@ -201,6 +221,8 @@ __all__ = [
     "profile",
     "quality",
     "quantize",
+    "read_explanation",
     "run",
     "save",
+    "with_explanation",
 ]

@@ -15,7 +15,9 @@ from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
     BoardName,
     Build,
+    CheckImport,
     DataFile,
+    Dims,
     Emulate,
     Json,
     Model,
@@ -25,9 +27,12 @@ from rlx_edge.cli_options import (
     Preprocessing,
     Samples,
     Taps,
+    check_import,
     load_int8,
-    quantized,
+    open_model,
+    warn,
 )
+from rlx_edge.cli_quantize import Effort, deployable
 from rlx_edge.data import Data, load_data
 from rlx_edge.demo import Demo
 from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board, load_boards
@@ -37,8 +42,8 @@ from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import is_float
 from rlx_edge.errors import DeviceError, EdgeError, ToolError
-from rlx_edge.formats.load import load
-from rlx_edge.ir import Graph, Requant
+from rlx_edge.ir import Graph
+from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.report import tables
 from rlx_edge.report.console import note, out, print_json, progress, say
 
@@ -140,20 +145,25 @@ def deploy(
         str, typer.Option("--samples", help="samples for parity (calibration uses all), as start:stop:step")
     ] = "0:8",
     preprocess: Preprocessing = None,
+    level: Effort = DEFAULT_EFFORT,
     name: Name = None,
     out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep the build in this folder")] = None,
     port: Port = None,
     emulate: Emulate = False,
     taps: Taps = False,
+    dims: Dims = None,
+    check: CheckImport = False,
     json: Json = False,
 ) -> None:
     """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
     _check_before_deploy(load_board(board), out_dir, port, emulate)
-    graph = load(model)
+    graph = open_model(model, dims)
+    checks = check_import(model, None, json, dims=dims) if check else None
     if is_float(graph):
         whole = load_data(data, graph, preprocess=preprocess)
-        graph, _ = quantized(graph, whole, Requant.TFLM, quiet=json)
+        graph = deployable(graph, whole, level, json)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
+    warn(given)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
         folder = out_dir or Path(scratch)
         firmware = _build(graph, model, board, name, folder)
@@ -165,7 +175,8 @@ def deploy(
             in_c = firmware.models[0]
             note(f"wrote {firmware.elf}; the int8 model is {folder / BUNDLE / in_c / in_c}.rlx")
         result = _parity(folder, given, None, port, emulate, taps)
-        _finish_parity(result, json, {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes})
+        more = {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes}
+        _finish_parity(result, json, more if checks is None else more | {"checks": checks})
 
 
 def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, emulate: bool) -> None:

@@ -15,7 +15,9 @@ from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
     RULES,
+    CheckImport,
     DataFile,
+    Dims,
     Engine,
     Json,
     Labels,
@@ -23,33 +25,39 @@ from rlx_edge.cli_options import (
     Name,
     Output,
     Preprocessing,
-    Rule,
     Samples,
+    check_import,
     check_suffix,
     float_text,
     load_int8,
-    quantized,
+    open_model,
+    warn,
 )
 from rlx_edge.data import load_data
 from rlx_edge.engines import is_float, predict
 from rlx_edge.errors import EdgeError, UnsupportedError
 from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
-from rlx_edge.formats.load import load
-from rlx_edge.formats.rlx import save_rlx
+from rlx_edge.formats.save import check_ending
 from rlx_edge.ir import Array, Graph, Requant
 from rlx_edge.ir.ops import Leaf, Param
-from rlx_edge.report import tables
+from rlx_edge.quant.explain_json import explanation_facts
+from rlx_edge.report import explain_tables, tables
 from rlx_edge.report.console import note, out, print_json, progress, say
 
 
 def inspect(
     model: Model,
     target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
+    explained: Annotated[
+        bool, typer.Option("--explain", help="of a model that was quantized here: why it is as good as it is")
+    ] = False,
+    dims: Dims = None,
+    check: CheckImport = False,
     json: Json = False,
 ) -> None:
     """Ops, shapes, MACs and parameters; predicted RAM and flash; what the target cannot run, and why."""
-    graph = load(model)
+    graph = open_model(model, dims)
     layers = [
         {
             "name": node.name,
@@ -73,11 +81,23 @@ def inspect(
         facts |= {"arena_bytes": plan.arena_bytes, "constant_bytes": plan.constant_bytes, "problems": []}
     except UnsupportedError as error:
         facts["problems"] = list(error.problems)
+    explanation = api.read_explanation(graph)
+    if explanation is not None:
+        facts["quantization"] = explanation_facts(explanation)
+    elif explained:
+        raise EdgeError(f"{model}: holds no explanation; the .rlx file that `rlx-edge quantize` writes does")
+    if check:
+        facts["checks"] = check_import(model, None, json, dims=dims)
     if json:
         print_json("inspect", facts)
         return
+    if explanation is not None and explained:
+        explain_tables.show(explanation, out)
+        return
     out.print(tables.layers_table(graph))
     out.print(tables.ends_table(graph))
+    if explanation is not None:
+        say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
     if is_float(graph):
         note(float_text(model))
     elif facts["problems"]:
@@ -89,52 +109,43 @@ def inspect(
         say(f"on {target}: arena {arena:,} bytes of RAM, constants {constants:,} bytes of flash")
 
 
-def quantize(
-    model: Model,
-    data: DataFile,
-    out_file: Output,
-    samples: Samples = None,
-    preprocess: Preprocessing = None,
-    rule: Rule = Requant.TFLM,
-    json: Json = False,
-) -> None:
-    """Calibrate a float model on data and quantize it to int8."""
-    check_suffix(out_file, ".rlx")
-    graph = load(model)
-    given = load_data(data, graph, samples=samples, preprocess=preprocess)
-    int8, facts = quantized(graph, given, rule, quiet=json)
-    save_rlx(int8, out_file)
-    if json:
-        print_json("quantize", facts)
-    else:
-        note(f"wrote {out_file}")
-
-
 def convert(
     model: Model,
     out_file: Output,
     rule: Annotated[Requant | None, typer.Option("--requant", help=f"another {RULES}")] = None,
+    dims: Dims = None,
+    check: CheckImport = False,
 ) -> None:
-    """Import a model and write it as .rlx, without calibration."""
-    check_suffix(out_file, ".rlx")
-    graph = load(model)
-    save_rlx(graph if rule is None else api.with_rule(graph, rule), out_file)
+    """Import a model and write it as .rlx, .tflite or .onnx, without calibration.
+
+    With --check the written file is checked too, against its own runtime.
+    """
+    check_ending(out_file)
+    check_suffix(out_file, out_file.suffix)
+    graph = open_model(model, dims)
+    if check and model.suffix != ".rlx":
+        check_import(model, None, json=False, dims=dims)
+    api.save(graph if rule is None else api.with_rule(graph, rule), out_file)
     note(f"wrote {out_file}")
+    if check and out_file.suffix != ".rlx":
+        check_import(out_file, None, json=False)
 
 
 def evaluate(
     model: Model,
     data: DataFile,
-    metric: Annotated[str, typer.Option("--metric", help="top1 or mse")] = "top1",
+    metric: Annotated[str, typer.Option("--metric", help="top1, auc, mse, or FILE.py:FUNCTION of yours")] = "top1",
     samples: Samples = None,
     labels: Labels = "y",
     preprocess: Preprocessing = None,
     engine: Engine = None,
+    dims: Dims = None,
     json: Json = False,
 ) -> None:
     """Accuracy on labeled data: host C for int8 models, the reference for float ones."""
-    graph = load(model)
+    graph = open_model(model, dims)
     given = load_data(data, graph, samples=samples, labels=labels, preprocess=preprocess)
+    warn(given)
     with progress("evaluate") as report:
         result = evaluate_model(graph, given, metric, engine, report)
     if json:
@@ -151,14 +162,16 @@ def run(
     samples: Samples = None,
     preprocess: Preprocessing = None,
     engine: Engine = None,
+    dims: Dims = None,
 ) -> None:
     """Run a model on data and store its outputs as .npz, by output name.
 
     An int8 model's outputs are stored as they are, with arrays NAME_scale and NAME_zero_point beside them.
     """
     check_suffix(out_file, ".npz")
-    graph = load(model)
+    graph = open_model(model, dims)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
+    warn(given)
     with progress("run") as report:
         outputs = predict(graph, given, engine, report)
     save_npz(out_file, outputs | _output_params(graph))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rlx_edge import api
+from rlx_edge.check import check_model
 from rlx_edge.data import Data
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError
 from rlx_edge.formats.load import load
 from rlx_edge.ir import Graph, Requant
-from rlx_edge.report import tables
-from rlx_edge.report.console import note, out, progress, say
+from rlx_edge.report import check_table
+from rlx_edge.report.console import note, out, print_json, say
 
-FEW_SAMPLES = 8
-"""A calibration with fewer is worth a warning."""
 RULES = "rounding rule; C is generated for tflm and tflite_ref (docs/numerics.md)"
 
 Model = Annotated[Path, typer.Argument(help="a .tflite, .onnx or .rlx file", show_default=False)]
@@ -39,7 +36,19 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object instea
 Port = Annotated[str | None, typer.Option("--port", help="serial port, or a pyserial URL such as socket://host:1")]
 Emulate = Annotated[bool, typer.Option("--emulate", help="run a board that one can buy in the emulator")]
 Taps = Annotated[bool, typer.Option("--taps", help="compare every tensor, not only the outputs")]
+Dims = Annotated[
+    list[str] | None, typer.Option("--dim", help="size of a symbolic axis of an ONNX model, as NAME=SIZE; repeatable")
+]
+CheckImport = Annotated[
+    bool, typer.Option("--check", help="also run the file in its own runtime (an extra) and compare; 1 on a difference")
+]
 Rule = Annotated[Requant, typer.Option("--requant", help=RULES)]
+
+
+def warn(data: Data) -> None:
+    """What a person should know of the data."""
+    for warning in data.warnings:
+        note(f"warning: {warning}")
 
 
 def check_suffix(path: Path, suffix: str) -> None:
@@ -48,6 +57,41 @@ def check_suffix(path: Path, suffix: str) -> None:
         raise EdgeError(f"{path}: the result is written as {suffix}; give it that ending")
     if not path.parent.is_dir():
         raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def parse_dims(dims: list[str] | None) -> dict[str, int]:
+    """NAME=SIZE texts as sizes by name. Raises EdgeError for a text that is not of this form, or a size below 1."""
+    found = {}
+    for text in dims or ():
+        name, _, size = text.rpartition("=")
+        if not name or not size.isdecimal() or int(size) < 1:
+            raise EdgeError(f"--dim {text}: a name and a size of 1 or more are needed, as width=64")
+        found[name] = int(size)
+    return found
+
+
+def open_model(path: Path, dims: list[str] | None) -> Graph:
+    """The model of a file, its symbolic axes with these sizes."""
+    return load(path, dims=parse_dims(dims))
+
+
+def check_import(model: Path, data: Data | None, json: bool, dims: list[str] | None = None) -> list[dict[str, Any]]:
+    """Compare a file's import with what its own runtimes compute; the facts, for JSON.
+
+    On a difference it is told, the facts are printed where JSON is wanted, and the command ends with 1.
+    """
+    checks = check_model(model, data, parse_dims(dims))
+    facts = [check_table.check_facts(check) for check in checks]
+    if not json:
+        out.print(check_table.check_table(f"import of {model.name}", checks))
+        say(check_table.check_verdict(checks))
+    for text in filter(None, map(check_table.parted_text, checks)):
+        note(text)
+    if not all(check.same for check in checks):
+        if json:
+            print_json("check", {"checks": facts})
+        raise typer.Exit(1)
+    return facts
 
 
 def float_text(path: Path) -> str:
@@ -61,22 +105,3 @@ def load_int8(path: Path) -> Graph:
     if is_float(graph):
         raise EdgeError(float_text(path))
     return graph
-
-
-def quantized(graph: Graph, data: Data, rule: Requant, quiet: bool) -> tuple[Graph, dict[str, Any]]:
-    """The int8 model, and its quality as facts for JSON; without `quiet` the quality is shown."""
-    if len(data) < FEW_SAMPLES:
-        note(f"warning: only {tables.counted(len(data), 'sample')}")
-    with progress("calibrate") as report:
-        calibration = api.calibrate(graph, data, report)
-    for warning in calibration.warnings:
-        note(f"warning: {warning}")
-    int8 = api.quantize(graph, calibration, rule)
-    if data.preprocess:
-        int8 = int8.with_metadata(preprocess=data.preprocess)
-    quality = api.quality(graph, int8, data)
-    if not quiet:
-        out.print(tables.quality_table(quality))
-        say(tables.quality_text(quality))
-    facts = dataclasses.asdict(quality)
-    return int8, facts

@@ -10,15 +10,16 @@ images.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from rlx_edge.coverage import coverage
 from rlx_edge.errors import DataError
 from rlx_edge.files import read_npz
 from rlx_edge.images import read_images
-from rlx_edge.ir import Array, DType, Graph, Node, Shape
+from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape
 from rlx_edge.ir.batch import sample_shape
 from rlx_edge.preprocess import Preprocess
 from rlx_edge.reference.fixedpoint import quantize_f32
@@ -30,12 +31,14 @@ LABELS = "y"
 class Data:
     """Samples for one model: each input [n, *sample shape] in the input's dtype, and labels [n, ...] if there are any.
 
-    `preprocess` is what turned the file's numbers into real values, as text, or None.
+    `preprocess` is what turned the file's numbers into real values, as text, or None. `warnings` are for a person, a
+    line each: values that the codes of an int8 input do not cover.
     """
 
     inputs: Mapping[str, Array]
     labels: Array | None = None
     preprocess: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values()), ()))
@@ -80,7 +83,7 @@ def load_data(
     if len(set(counts.values())) > 1:
         raise DataError(f"{path}: the inputs have different numbers of samples: {counts}")
     found = reader.labels(labels, next(iter(counts.values())))
-    return Data(inputs, found, None if reader.used is None else str(reader.used))
+    return Data(inputs, found, None if reader.used is None else str(reader.used), tuple(reader.warnings))
 
 
 def _images(folder: Path, graph: Graph, chosen: slice, preprocess: Preprocess | None) -> tuple[dict[str, Array], slice]:
@@ -124,6 +127,7 @@ class _Reader:
     given: Preprocess | None
     stored: str | None
     used: Preprocess | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def input(self, node: Node, key: str) -> Array:
         """One input's samples in its dtype."""
@@ -145,7 +149,17 @@ class _Reader:
             return np.ascontiguousarray(real)
         if node.type.quant is None:
             raise DataError(f"{self.path}: {key!r} holds {values.dtype}, but the input {node.name!r} is {node.type}")
+        if node.type.dtype is DType.I8 and node.type.quant.axis is None:
+            self._note_coverage(key, node, real, node.type.quant)
         return quantize_f32(real, node.type.quant, node.type.dtype)
+
+    def _note_coverage(self, key: str, node: Node, real: Array, quant: QuantParams) -> None:
+        found = coverage(real, quant)
+        if found.hardly:
+            self.warnings.append(
+                f"{self.path}: {key!r} goes beyond what the input {node.name!r} was calibrated for: {found.text()}; "
+                "calibrate on data like these, or check the preprocessing"
+            )
 
     def labels(self, key: str, count: int) -> Array | None:
         if key not in self.arrays:
@@ -211,8 +225,8 @@ class _Reader:
             where = tuple(int(i) for i in np.argwhere(bad)[0])
             what = "NaN" if np.isnan(values[where]) else "infinity"
             raise DataError(
-                f"{self.path}: {key!r} holds {what}, {int(bad.sum())} values in all, the first in picked sample "
-                f"{where[0]} at {list(where[1:])}"
+                f"{self.path}: {key!r} holds {what}; NaN and infinity in all: {int(bad.sum())}, the first in picked "
+                f"sample {where[0]} at {list(where[1:])}"
             )
         return values
 

@@ -20,8 +20,10 @@ from rlx_edge.evaluate import Evaluation, evaluate
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Array, Graph
 from rlx_edge.ir.ops import Param
+from rlx_edge.quant.quantize import apply_recipe
+from rlx_edge.quant.recipe import DEFAULT_EFFORT, effort
 from rlx_edge.report import tables
-from rlx_edge.report.console import progress
+from rlx_edge.report.console import progress, stages
 from rlx_edge.report.pictures import BLOCKS, PLAIN, side_by_side
 from rlx_edge.resources import digits_dir
 
@@ -90,10 +92,11 @@ class Demo:
             f"rlx-edge quantize {MODEL} --data {CALIBRATION} -o {QUANTIZED}",
         )
         data = api.load_data(self.folder / CALIBRATION, graph)
-        with progress("calibrate") as report:
-            int8 = api.quantize(graph, api.calibrate(graph, data, report))
+        with stages() as shown:
+            made = apply_recipe(graph, data, effort(DEFAULT_EFFORT), progress=shown)
+        int8 = made.graph
         save_rlx(int8, self.folder / QUANTIZED)
-        self._say(tables.quality_text(api.quality(graph, int8, data)))
+        self._say(tables.quality_text(api.quality(made.float_graph, int8, data)))
         given = api.load_data(self.folder / HELD_OUT, int8)
         return int8, given, self._evaluate(int8, given, QUANTIZED)
 

@@ -13,6 +13,8 @@ from rlx_edge.ir import Array, Shape
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm")
 MODES = {1: "L", 3: "RGB"}
 """What Pillow calls an image of so many channels."""
+WIDE_MODES = ("I", "F")
+"""Modes that Pillow would cut off at 255, not scale down."""
 
 
 def read_images(folder: Path, shape: Shape, chosen: slice, resize: tuple[int, int] | None) -> dict[str, Array]:
@@ -66,6 +68,8 @@ def _pixels(path: Path, size: tuple[int, int], channels: int, stretch: bool) -> 
         raise DataError(f"{path}: reading images needs Pillow: pip install 'rlx-edge[images]'") from error
     try:
         with Image.open(path) as image:
+            if image.mode.split(";")[0] in WIDE_MODES:
+                raise DataError(f"{path}: has more than 8 bits a channel ({image.mode}); convert it to 8 bits")
             converted = image.convert(MODES[channels])
             height, width = size
             if stretch:

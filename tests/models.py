@@ -140,7 +140,7 @@ def random_model(seed: int) -> Graph:
         width = maker.builder[trunk].type.shape[3]
         left = maker.conv(trunk, width, groups=width if rng.random() < 0.5 else 1, name=f"left{index}")
         if rng.random() < 0.5:
-            trunk = maker.add(trunk, left, f"add{index}", rng.choice(list(BinaryOp)))
+            trunk = maker.add(trunk, left, f"add{index}", rng.choice([BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL]))
         else:
             right = maker.conv(trunk, int(rng.integers(1, 5)), 1, name=f"right{index}", out=maker.quant_of(left))
             trunk = maker.builder.add(Concat(3), [left, right], f"join{index}", maker.quant_of(left))

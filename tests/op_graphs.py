@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import assume
@@ -13,6 +14,8 @@ from rlx_edge.cgen.target import TARGETS
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, Requant, Shape, TensorType, real_multipliers
 from rlx_edge.ir.ops import (
+    Activation,
+    ActivationFn,
     Binary,
     BinaryOp,
     Clamp,
@@ -31,6 +34,7 @@ from rlx_edge.ir.ops import (
     Transpose,
 )
 from rlx_edge.passes.freeze import freeze
+from rlx_edge.reference.fixedpoint import rules_of
 
 Draw = Callable[[st.SearchStrategy], object]
 
@@ -145,7 +149,7 @@ def pool_graphs(draw: Draw) -> Graph:
         padding,
         Layout.NHWC,
         draw(st.booleans()),
-        Requant.TFLM,
+        draw(st.sampled_from([Requant.TFLM, Requant.TFLITE_UINT8])),
         draw(clamps),
     )
     return builder.build([builder.add(op, [x], "y", quant)])
@@ -166,7 +170,7 @@ def binary_graphs(draw: Draw) -> Graph:
         b = builder.param("b", values, b_quant)
     else:
         b = builder.input("b", activation(b_shape, b_quant))
-    fn = draw(st.sampled_from(list(BinaryOp)))
+    fn = draw(st.sampled_from([BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL]))
     natural = a_quant.scale * b_quant.scale * 60 if fn is BinaryOp.MUL else 2 * max(a_quant.scale, b_quant.scale)
     ratio = draw(st.sampled_from([0.05, 1.0, 3.0]))
     out_quant = QuantParams.per_tensor(float(np.float32(natural * ratio)), draw(zero_points))
@@ -255,6 +259,20 @@ def clamp_graphs(draw: Draw) -> Graph:
 
 
 @st.composite
+def activation_graphs(draw: Draw) -> Graph:
+    """Any function of one int8, under any rule that has it."""
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=5)))
+    builder = GraphBuilder("activation")
+    x = builder.input("x", activation(shape, draw(params(1e-3, 0.1))))
+    fn = draw(st.sampled_from(list(ActivationFn)))
+    fixed = {ActivationFn.SIGMOID: (1 / 256, -128), ActivationFn.TANH: (1 / 128, 0)}
+    target = QuantParams.per_tensor(*fixed[fn]) if fn in fixed else draw(params(1e-2))
+    rule = draw(st.sampled_from(rules_of(Activation)))
+    op = Activation(fn, 0.125 if fn is ActivationFn.LEAKY_RELU else None, rule)
+    return builder.build([builder.add(op, [x], "y", target)])
+
+
+@st.composite
 def quantize_graphs(draw: Draw) -> Graph:
     shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
     builder = GraphBuilder("quantize")
@@ -281,6 +299,27 @@ def reshape_graphs(draw: Draw) -> Graph:
     return builder.build([builder.add(Reshape((1, -1)), [x], "y", quant)])
 
 
+def under_onnx(graphs: Callable[[], st.SearchStrategy[Graph]]) -> Callable[[], st.SearchStrategy[Graph]]:
+    """The same graphs under the rule onnx. A mean pool and a softmax get output parameters of their own at times."""
+
+    @st.composite
+    def changed(draw: Draw) -> Graph:
+        graph = draw(graphs())
+        nodes = list(graph.nodes)
+        last = nodes[graph.outputs[0]]
+        mean = isinstance(last.op, Pool) and last.op.kind is ReduceOp.MEAN
+        quant = last.type.quant
+        if mean and draw(st.booleans()):
+            quant = draw(params())
+        if isinstance(last.op, Softmax):
+            quant = draw(st.sampled_from([quant, QuantParams.per_tensor(float(np.float32(1 / 255)), -128)]))
+        type = replace(last.type, quant=quant)
+        nodes[last.id] = replace(last, op=replace(last.op, requant=Requant.ONNX), type=type)
+        return replace(graph, nodes=tuple(nodes))
+
+    return changed
+
+
 OPS: dict[str, Callable[[], st.SearchStrategy[Graph]]] = {
     "conv": conv_graphs,
     "dense": dense_graphs,
@@ -293,8 +332,17 @@ OPS: dict[str, Callable[[], st.SearchStrategy[Graph]]] = {
     "transpose": transpose_graphs,
     "requantize": requantize_graphs,
     "clamp": clamp_graphs,
+    "activation": activation_graphs,
     "quantize": quantize_graphs,
     "dequantize": dequantize_graphs,
+    "conv_onnx": under_onnx(conv_graphs),
+    "dense_onnx": under_onnx(dense_graphs),
+    "pool_onnx": under_onnx(pool_graphs),
+    "binary_onnx": under_onnx(binary_graphs),
+    "mean_onnx": under_onnx(mean_graphs),
+    "softmax_onnx": under_onnx(softmax_graphs),
+    "requantize_onnx": under_onnx(requantize_graphs),
+    "quantize_onnx": under_onnx(quantize_graphs),
 }
 """Every op with a kernel. A reshape has none: it is tested in whole models."""
 
@@ -319,8 +367,8 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 
 def draw_legal(data: st.DataObject, op: str) -> Graph:
     """A graph of that op, frozen, whose accumulators are proven not to overflow; others are refused, and drawn anew."""
-    graph = freeze(data.draw(OPS[op]()))
     try:
+        graph = freeze(data.draw(OPS[op]()))
         legalize(graph, TARGETS["portable"])
     except UnsupportedError:
         assume(False)

@@ -13,6 +13,9 @@ from onnx_models import make_model, random_array
 from rlx_edge.ir import Array
 
 BODY = ("conv", "depthwise", "batchnorm", "relu", "clip", "max", "mean", "residual", "scale", "concat", "pad", "there")
+"""Layers whose ops all have an int8 form."""
+FLOAT_BODY = (*BODY, "limits", "divide", "gelu", "hard_swish", "gate", "twice", "shuffle")
+"""With those that passes must rewrite first."""
 HEAD = ("image", "flatten_dense", "relu_flatten_dense", "flatten", "global_dense", "softmax", "mean_rows")
 
 
@@ -79,6 +82,37 @@ class ModelMaker:
             moved = self.node("Relu", [self.node("Transpose", [x], perm=[0, 2, 3, 1])])
             self.node("Transpose", [moved], perm=[0, 3, 1, 2])
 
+        else:
+            self.spelled(kind)
+
+    def spelled(self, kind: str) -> None:
+        """What exporters write as several nodes."""
+        n, c, h, w = self.shape
+        x = self.last
+        if kind == "limits":
+            self.node("Min", [self.node("Max", [x, self.number(-0.5)]), self.number(1.5)])
+        elif kind == "divide":
+            self.node("Div", [self.node("Sub", [x, self.number(0.5)]), self.constant(np.full((c, 1, 1), 0.25, "f4"))])
+        elif kind == "gelu":
+            wide = self.node("Add", [self.node("Erf", [self.node("Div", [x, self.number(2**0.5)])]), self.number(1)])
+            self.node("Mul", [self.node("Mul", [x, wide]), self.number(0.5)])
+        elif kind == "hard_swish":
+            limits = [self.number(0), self.number(6)]
+            clipped = self.node("Clip", [self.node("Add", [x, self.number(3)]), *limits])
+            self.node("Div", [self.node("Mul", [x, clipped]), self.number(6)])
+        elif kind == "gate":
+            pooled = self.node("AveragePool", [x], kernel_shape=[h, w])
+            self.node("Mul", [x, self.node("Sigmoid", [self.convolve(pooled, c, k=1)])])
+        elif kind == "twice":
+            self.node("Add", [self.node("Relu", [x]), self.node("Relu", [self.node("Relu", [x])])])
+        elif kind == "shuffle" and c % 2 == 0:
+            split = self.node("Reshape", [x, self.constant(np.array([n, 2, c // 2, h, w], np.int64))])
+            mixed = self.node("Transpose", [split], perm=[0, 2, 1, 3, 4])
+            self.node("Reshape", [mixed, self.constant(np.array([n, c, h, w], np.int64))])
+
+    def number(self, value: float) -> str:
+        return self.constant(np.array(value, np.float32))
+
     def head(self, kind: str) -> None:
         _, c, h, w = self.shape
         if kind.startswith("relu"):
@@ -101,9 +135,16 @@ class ModelMaker:
 
 
 @st.composite
-def image_models(draw: st.DrawFn) -> onnx.ModelProto:
+def image_models(draw: st.DrawFn, body: tuple[str, ...] = BODY) -> onnx.ModelProto:
+    """One to six layers of these kinds on an image, then a head."""
     maker = ModelMaker(draw(st.integers(0, 1 << 20)))
-    for kind in draw(st.lists(st.sampled_from(BODY), min_size=1, max_size=6)):
+    for kind in draw(st.lists(st.sampled_from(body), min_size=1, max_size=6)):
         maker.body(kind)
     maker.head(draw(st.sampled_from(HEAD)))
+    if not maker.nodes:
+        maker.body("relu")
     return maker.model()
+
+
+def float_models() -> st.SearchStrategy[onnx.ModelProto]:
+    return image_models(FLOAT_BODY)

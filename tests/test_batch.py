@@ -15,18 +15,31 @@ from rlx_edge.ir import Array, DType, Graph, GraphBuilder, TensorType, with_batc
 from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
+    ArgMax,
     Binary,
     BinaryOp,
+    Cast,
     Concat,
+    Cumsum,
+    Expand,
+    Gather,
+    GroupNorm,
+    LayerNorm,
     MatMul,
+    Narrow,
     Op,
     Pad,
     Reduce,
     ReduceOp,
     Reshape,
+    Reverse,
     ShapeError,
+    Slice,
     Softmax,
+    Tile,
+    TopK,
     Transpose,
+    Trilu,
 )
 from rlx_edge.reference import run
 
@@ -79,6 +92,16 @@ def some_op(draw: st.DrawFn, shapes: list[Shape]) -> Op:
                 Reshape((*draw(st.sampled_from([(), (1,)])), draw(st.sampled_from(factors)), -1)),
                 Reshape((1, *shape)),
                 Reshape(shape[1:]) if shape[:1] == (1,) else Reshape(shape),
+                Narrow(axis, 0, 1),
+                Slice(axis, 0, 1, -1),
+                Expand((draw(st.sampled_from([1, 2])), *shape)),
+                Expand(tuple(draw(st.sampled_from([1, 2])) if d == 1 else d for d in shape)),
+                Tile(tuple(draw(st.sampled_from([1, 2])) for _ in range(rank))),
+                Reverse((axis,)),
+                Trilu(upper=True, diagonal=0),
+                Cumsum(axis, exclusive=False),
+                ArgMax(axis, draw(st.booleans())),
+                TopK(1),
             ]
         )
     )
@@ -144,6 +167,8 @@ MIXED: list[tuple[Op, tuple[Shape, ...], tuple[Shape, ...]]] = [
     (Reduce(ReduceOp.MEAN, (-2,), True), ((1, 4),), ()),
     (Reduce(ReduceOp.MEAN, (0, 1), False), ((1, 4),), ()),
     (Pad(((1, 0), (0, 0))), ((1, 4),), ()),
+    (LayerNorm(0, 1e-5), ((1, 4),), ((1,), (1,))),
+    (Trilu(upper=True, diagonal=0), ((1, 4),), ()),
     (Activation(ActivationFn.RELU), ((2, 4),), ()),
     (Activation(ActivationFn.RELU), ((),), ()),
 ]
@@ -173,6 +198,9 @@ KEPT: list[tuple[Op, tuple[Shape, ...], tuple[Shape, ...]]] = [
     (Softmax(-1), ((1, 4),), ()),
     (Reduce(ReduceOp.MEAN, (1,), False), ((1, 4),), ()),
     (Pad(((0, 0), (0, 1))), ((1, 4),), ()),
+    (LayerNorm(-1, 1e-5), ((1, 3, 4),), ((4,), (4,))),
+    (GroupNorm(2, 1e-5), ((1, 4, 3),), ((4,), (4,))),
+    (Expand((1, 3, 4)), ((1, 1, 4),), ()),
 ]
 
 
@@ -180,6 +208,26 @@ KEPT: list[tuple[Op, tuple[Shape, ...], tuple[Shape, ...]]] = [
 def test_ops_within_samples_run_in_batches(op: Op, shapes: tuple[Shape, ...], constants: tuple[Shape, ...]) -> None:
     graph = graph_of(op, *shapes, constants=constants)
     check(graph, normal_samples(graph, 3))
+
+
+def test_lookups_keep_samples_apart() -> None:
+    """Of each sample by constant indices, and of a constant table by each sample's own indices."""
+    builder = GraphBuilder("g")
+    x = builder.input("x", TensorType((1, 4), DType.F32))
+    indices = builder.param("i", np.array([2, 0], np.int64))
+    table = builder.param("t", np.arange(6, dtype=np.float32).reshape(3, 2))
+    picked = builder.add(Gather(1), [x, indices], "picked")
+    order = builder.add(Cast(DType.I32), [builder.add(TopK(2), [picked], "best")], "order")
+    graph = builder.build([picked, builder.add(Gather(0), [table, order], "looked_up")])
+    check(graph, normal_samples(graph, 3))
+    with pytest.raises(ModelError, match="across samples"):
+        with_batch(_first_axis(), 3)
+
+
+def _first_axis() -> Graph:
+    builder = GraphBuilder("g")
+    x = builder.input("x", TensorType((1, 4), DType.F32))
+    return builder.build([builder.add(Gather(0), [x, builder.param("i", np.array([0], np.int64))], "y")])
 
 
 def test_an_output_that_follows_from_no_input_is_refused() -> None:

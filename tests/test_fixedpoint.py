@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import DType, FrozenAdd, FrozenScale, FrozenSoftmax, QuantParams, Requant, TensorType
+from rlx_edge.ir import DType, FrozenAdd, FrozenExp, FrozenScale, FrozenSoftmax, QuantParams, Requant, TensorType
 from rlx_edge.ir.ops import ALL, Binary, BinaryOp, QMatMul, Quantize, Reduce, ReduceOp, Softmax
 from rlx_edge.reference.fixedpoint import (
     dequantize_f32,
@@ -23,10 +23,11 @@ from rlx_edge.reference.fixedpoint import (
     round_half_away,
     rules_of,
     scale_double_rounding,
+    scale_float32,
     scale_single_rounding,
     shift_right,
 )
-from rlx_edge.reference.fixedsoftmax import exp_of_negative, reciprocal_of_one_plus
+from rlx_edge.reference.fixedsoftmax import exp_of_negative, reciprocal_of_one_plus, softmax_by_table
 
 INT32 = (-(2**31), 2**31 - 1)
 int32s = st.one_of(st.sampled_from([*INT32, 0, 1, -1]), st.integers(*INT32))
@@ -88,6 +89,43 @@ def test_two_roundings_differ_from_one() -> None:
 def test_single_rounds_once(x: int, multiplier: int, shift: int) -> None:
     exact = Fraction(x * multiplier, 2**31) * Fraction(2) ** shift
     assert int(scale_single_rounding(x, multiplier, shift)) == half_up(exact)
+
+
+def nearest_float32(x: Fraction) -> Fraction:
+    """The nearest number of 24 bits, ties to even."""
+    if x == 0:
+        return x
+    exponent = math.floor(math.log2(abs(x))) - 24
+    for step in (exponent, exponent + 1, exponent + 2):  # the logarithm may be off by one
+        rounded = round(x / Fraction(2) ** step)  # Fraction's round is to even
+        if abs(rounded) <= 2**24:
+            return rounded * Fraction(2) ** step
+    raise AssertionError(x)
+
+
+@given(int32s, st.floats(2.0**-30, 2.0).map(lambda m: float(np.float32(m))))
+def test_onnx_rounds_to_float32_twice_and_then_to_even(x: int, real: float) -> None:
+    multiplier, shift = quantize_multiplier(real)
+    product = nearest_float32(nearest_float32(Fraction(x)) * Fraction(real))
+    assert int(scale_float32(x, multiplier, shift)) == round(product)
+
+
+@pytest.mark.parametrize(("x", "expected"), [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (2**24 + 1, 2**23)])
+def test_onnx_at_ties(x: int, expected: int) -> None:
+    assert int(scale_float32(x, 2**30, 0)) == expected
+
+
+@given(
+    st.lists(st.integers(-128, 127), min_size=1, max_size=12), st.floats(0.01, 0.5), st.sampled_from([1 / 256, 1 / 255])
+)
+def test_softmax_by_powers_is_the_nearest_code(row: list[int], scale: float, out: float) -> None:
+    target = QuantParams.per_tensor(float(np.float32(out)), -128)
+    op, x = Softmax(-1, requant=Requant.ONNX), tensor(scale, (len(row),))
+    frozen = freeze(op, [x], TensorType((len(row),), DType.I8, target))
+    assert isinstance(frozen, FrozenExp)
+    powers = np.exp((np.array(row) - max(row)) * scale)
+    exact = powers / powers.sum() / target.scale
+    assert np.abs(softmax_by_table(np.array([row], np.int8), frozen)[0] - exact).max() <= 0.5 + 1e-4
 
 
 @given(st.floats(2.0**-31, 2.0**30))
@@ -217,8 +255,8 @@ def test_reciprocal_is_close_to_the_real_one() -> None:
 
 
 def test_an_empty_cell_is_refused_by_name() -> None:
-    op = Quantize.to(QuantParams.per_tensor(1.0, 0), Requant.ONNX)
-    with pytest.raises(UnsupportedError, match="Quantize has no rounding rule 'onnx'"):
+    op = Quantize.to(QuantParams.per_tensor(1.0, 0), Requant.SINGLE)
+    with pytest.raises(UnsupportedError, match="Quantize has no rounding rule 'single'"):
         freeze(op, [tensor(0.5)], tensor(1.0))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from models import ModelMaker, float_edges_model, random_model, samples, tiny_model
 
+from rlx_edge.api import with_rule
 from rlx_edge.cgen.bundle import generate, kernels_id, open_bundle
 from rlx_edge.cgen.compile_host import compile_shared
 from rlx_edge.cgen.host import HostModel
@@ -23,6 +24,7 @@ from rlx_edge.errors import DataError, EdgeError, UnsupportedError
 from rlx_edge.formats.load import load
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.ir.ops import QMatMul
+from rlx_edge.preprocess import Preprocess
 from rlx_edge.quant.calibrate import calibrate
 from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run_all
@@ -56,6 +58,11 @@ def assert_host_equals_reference(graph: Graph, folder: Path, count: int = 3) -> 
 def test_random_models(seed: int, tmp_path: Path) -> None:
     """Every tensor of every step, so that a plan that overwrites a live tensor is seen."""
     assert_host_equals_reference(random_model(seed), tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_models_under_onnx(seed: int, tmp_path: Path) -> None:
+    assert_host_equals_reference(with_rule(random_model(seed), Requant.ONNX), tmp_path / "bundle")
 
 
 def test_float_inputs_and_outputs(tmp_path: Path) -> None:
@@ -145,9 +152,12 @@ from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from models import float_edges_model, random_model, samples
+from rlx_edge.api import with_rule
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.host import HostModel
-for seed, graph in enumerate([random_model(0), random_model(5), float_edges_model()]):
+from rlx_edge.ir import Requant
+graphs = [random_model(0), random_model(5), float_edges_model()]
+for seed, graph in enumerate([*graphs, *(with_rule(graph, Requant.ONNX) for graph in graphs)]):
     model, = generate({"model": graph}, Path(sys.argv[2]) / str(seed))
     outputs = HostModel(model, (*sys.argv[3:], "-fPIC", "-shared")).run(samples(graph, 50))
     print(*(np.ascontiguousarray(o).tobytes().hex() for o in outputs.values()))
@@ -369,6 +379,43 @@ def test_preprocessing_in_c_is_that_of_the_data(formula: str, tmp_path: Path) ->
     call = ffi.dlopen(str(library)).pixels_preprocess
     got = [[call(pixel, c) if per_channel else call(pixel) for c in range(3)] for pixel in range(256)]
     assert got == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "scale=1/255",
+        "scale=0.01,mean=-3.25,std=0.7",
+        "scale=-1,mean=0.485,0.456,0.406,std=0.229,-0.224,1e-30",
+        "scale=1e-30,mean=1e-31",
+        "scale=1e300,mean=1,2,3",
+    ],
+)
+def test_preprocessing_of_floats_in_c_is_that_of_the_data(formula: str, tmp_path: Path) -> None:
+    """For random bits (of all sizes, with infinity), and for the floats around each place where the code changes."""
+    maker = ModelMaker("reals", 0)
+    graph = maker.builder.build([maker.conv(maker.input((1, 4, 4, 3)), 2)])
+    quant = graph.inputs[0].type.quant
+    assert quant is not None
+    (model,) = generate({"reals": graph.with_metadata(preprocess=formula)}, tmp_path / "bundle")
+    steps = Preprocess.parse(formula)
+    ends = (quant.scale * (np.arange(-129, 129) + 0.5 - quant.zero_point) * steps.std[0] + steps.mean[0]) / steps.scale
+    bits = np.random.default_rng(1).integers(0, 1 << 32, 6000, dtype=np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        near = np.nextafter(ends.astype(np.float32)[:, None], np.array([-np.inf, np.inf], np.float32)).reshape(-1)
+        values = np.concatenate([bits, near, ends.astype(np.float32), np.float32([0, -0.0, 1e-45, np.inf, -np.inf])])
+    values = values[~np.isnan(values)]
+    with np.errstate(over="ignore"):
+        expected = quantize_f32(steps.apply(np.repeat(values, 3).reshape(-1, 3)), quant)
+    library = compile_shared(model.sources, [model.bundle / "rlx"])
+    ffi = cffi.FFI()
+    channels = max(len(steps.mean), len(steps.std))
+    ffi.cdef(f"int8_t reals_preprocess_float(float value{', uint32_t channel' if channels > 1 else ''});")
+    call = ffi.dlopen(str(library)).reals_preprocess_float
+    for channel in range(channels):
+        more = (channel,) if channels > 1 else ()
+        assert [call(value, *more) for value in values.tolist()] == expected[:, channel].tolist()
+        assert call(float("nan"), *more) == quant.zero_point
 
 
 def test_the_header_tells_the_layout_of_the_source(tmp_path: Path) -> None:

@@ -93,6 +93,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
             load_data(tmp_path, graph, preprocess=SCALE)
 
 
+@pytest.mark.parametrize("values", [np.full((4, 4), 40000, np.uint16), np.full((4, 4), 0.5, np.float32)])
+def test_images_of_more_than_8_bits_are_refused(values: np.ndarray, tmp_path: Path) -> None:
+    """Pillow would turn them white."""
+    name = "a.png" if values.dtype == np.uint16 else "a.bmp"
+    Image.fromarray(values).save(tmp_path / name, format="PNG" if values.dtype == np.uint16 else "TIFF")
+    with pytest.raises(DataError, match="more than 8 bits a channel"):
+        load_data(tmp_path, model((1, 4, 4, 1)), preprocess=SCALE)
+
+
 def test_resize_is_not_for_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 4, 4, 3), np.uint8))
     with pytest.raises(DataError, match="resize is for folders of images"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import onnx
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx_models import make_model, random_array, run_oracle
 
-from rlx_edge.errors import ModelError, UnsupportedError
+from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats.onnx import load_onnx
 from rlx_edge.formats.onnx_ops import OPS
+from rlx_edge.formats.onnx_quant import DYNAMIC
 from rlx_edge.ir import Array
 from rlx_edge.ir.ops import Activation, Binary, Clamp, Conv, Reshape
 from rlx_edge.reference import run
@@ -58,6 +59,25 @@ CASES = [
     case("Gemm", (3, 5), c={"1": random_array((4, 5), 1), "2": random_array((4,), 2)}, transB=1, alpha=0.5, beta=2.0),
     case("Gemm", (5, 3), c={"1": random_array((5, 4), 1), "2": random_array((3, 1), 2)}, transA=1),
     case("Gemm", (3, 5), c={"1": random_array((5, 4), 1), "2": np.float32(3)}, beta=0.0),
+    case("Gemm", (3, 5), (4, 5), (4,), transB=1, alpha=0.5, beta=2.0),
+    case("Gemm", (3, 5), (5, 4), alpha=0.5),
+    case("MatMul", (5,), c={"1": random_array((5, 4))}),
+    case("MatMul", (2, 3, 5), c={"1": random_array((5,))}),
+    case("Conv", (2, 4, 7), c={"1": random_array((6, 2, 3), 1), "2": random_array((6,), 2)}, group=2, pads=[2, 1]),
+    case("Conv", (1, 4, 5, 6, 7), c={"1": random_array((6, 2, 3, 2, 1), 1)}, group=2, pads=[2, 1, 0, 1, 0, 3]),
+    case("Conv", (1, 4, 5, 6, 7), c={"1": random_array((2, 4, 2, 2, 2), 1)}, strides=[2, 1, 3], dilations=[2, 1, 1]),
+    case("ConvTranspose", IMAGE, c={"1": random_array((4, 3, 3, 2), 1), "2": random_array((3,), 2)}, strides=[2, 3]),
+    case(
+        "ConvTranspose",
+        IMAGE,
+        c={"1": random_array((4, 1, 3, 3))},
+        group=4,
+        pads=[1, 0, 2, 1],
+        output_padding=[0, 1],
+        strides=[1, 2],
+        dilations=[2, 1],
+    ),
+    case("ConvTranspose", (2, 4, 7), c={"1": random_array((4, 3, 3))}, strides=[2], auto_pad="SAME_UPPER"),
     case("MatMul", (3, 5), c={"1": random_array((5, 4), 1)}),
     case("MatMul", (2, 3, 5), (2, 5, 4)),
     case("MatMul", (1, 2, 3, 5), c={"1": random_array((5, 4), 1)}),
@@ -77,7 +97,23 @@ CASES = [
     case("AveragePool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
     case("AveragePool", IMAGE, kernel_shape=[3, 3], pads=[2, 1, 0, 1], count_include_pad=1),
     case("AveragePool", IMAGE, kernel_shape=[2, 3], auto_pad="SAME_UPPER"),
+    case("AveragePool", (2, 4, 9), kernel_shape=[3], strides=[2], pads=[1, 1], ceil_mode=1),
+    case(
+        "AveragePool",
+        IMAGE,
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1, 1, 1, 1],
+        count_include_pad=1,
+        ceil_mode=1,
+        opset=19,
+    ),
+    case("AveragePool", (1, 2, 5, 6, 7), kernel_shape=[2, 3, 3], strides=[2, 1, 2], pads=[1, 1, 1, 0, 1, 1]),
+    case("MaxPool", (1, 2, 5, 6, 7), kernel_shape=[2, 3, 3], strides=[2, 1, 2], pads=[1, 1, 1, 0, 1, 1]),
+    case("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
     case("GlobalAveragePool", IMAGE),
+    case("GlobalLpPool", IMAGE, p=3),
+    case("ReduceLogSumExp", IMAGE, axes=[1, 3], keepdims=0),
     case("Flatten", IMAGE),
     case("Flatten", IMAGE, axis=-1),
     case("Flatten", IMAGE, axis=0),
@@ -91,6 +127,8 @@ CASES = [
     case("Pad", (2, 3), c={"1": np.array([0, 1, 2, 0], I64), "2": np.float32(1.5)}, mode="constant"),
     case("Pad", (2, 3), c={"1": np.array([1, 2], I64), "2": np.float32(0), "3": np.array([-1], I64)}, opset=18),
     case("Pad", (2, 3), opset=10, pads=[0, 1, 2, 0], value=-1.0),
+    case("Pad", (4, 5), c={"1": np.array([0, 1, 2, 3], I64)}, mode="reflect"),
+    case("Pad", (4, 5), c={"1": np.array([1, -1, 2, 3], I64)}, mode="edge"),
     case("Softmax", (3, 5)),
     case("Softmax", (2, 3, 4), axis=1),
     case("Softmax", (2, 3, 4), opset=11, axis=1),
@@ -132,8 +170,43 @@ def test_op_equals_onnxruntime(spec: Case) -> None:
     check_equal(*one_node(*spec))
 
 
-def test_every_op_of_the_table_has_a_case() -> None:
-    assert set(OPS) == {spec[0] for spec in CASES}
+def test_every_op_of_the_table_has_a_case_here_or_among_the_node_tests() -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "onnx-coverage.md"
+    passed = set(re.findall(r"^\| `(\w+)` \| \d", page.read_text(encoding="utf-8"), re.MULTILINE))
+    foreign = {name for name in OPS if "." in name}  # Ops of ONNX Runtime's domain; test_onnx_quant has them.
+    refused = set(DYNAMIC)
+    assert set(OPS) - foreign - refused - CASTS <= {spec[0] for spec in CASES} | passed
+
+
+CASTS = {"Cast", "CastLike", "Not"}
+
+
+def test_parts_that_are_not_outputs_are_refused() -> None:
+    """ONNX's own shape inference ends the process on this node."""
+    node = helper.make_node("Split", ["x"], ["y", "z"], num_outputs=1)
+    for constants in ({}, {"x": np.ones(4, np.float32)}):
+        model = make_model([helper.make_node("Relu", ["i"], ["o"])], {"i": (1,)}, ["o"], constants, opset=18)
+        if not constants:
+            model.graph.input.append(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4]))
+        model.graph.node.append(node)
+        for name in "yz":
+            model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]))
+        with pytest.raises(UnsupportedError, match="num_outputs"):
+            load_onnx(model.SerializeToString())
+
+
+def test_casts_equal_onnxruntime() -> None:
+    """To int32 and back (toward zero), to bool and its opposite, and to another tensor's dtype."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["i"], to=onnx.TensorProto.INT32),
+        helper.make_node("Cast", ["x"], ["b"], to=onnx.TensorProto.BOOL),
+        helper.make_node("Not", ["b"], ["n"]),
+        helper.make_node("CastLike", ["i"], ["y"], name="back"),
+        helper.make_node("Cast", ["n"], ["z"], to=onnx.TensorProto.FLOAT),
+    ]
+    nodes[3].input.append("x")
+    model = make_model(nodes, {"x": (2, 5)}, ["y", "z"])
+    check_equal(model, {"x": np.array([[-1.5, -0.5, 0.0, 0.5, 2.5], [1e9, -1e9, 0.1, -0.0, 3.0]], np.float32)})
 
 
 @given(st.data())
@@ -213,17 +286,18 @@ def test_clip_from_zero_is_relu_and_relu6_is_clamp() -> None:
 
 
 REFUSED = [
-    (case("MaxPool", IMAGE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), "ceil_mode=1"),
     (case("MaxPool", IMAGE, kernel_shape=[2, 2], dilations=[2, 1]), "dilations"),
     (case("MaxPool", IMAGE, kernel_shape=[2, 2], storage_order=1), "storage_order"),
-    (case("MaxPool", (1, 4, 7), kernel_shape=[2]), "only images"),
-    (case("Conv", (1, 4, 7), c={"1": random_array((6, 4, 3))}), "only images"),
-    (case("Pad", (2, 3), c={"1": np.array([0, 1, 1, 0], I64)}, mode="reflect"), "mode=reflect"),
-    (case("Pad", (2, 3), c={"1": np.array([0, -1, 1, 0], I64)}), "none negative"),
-    (case("Gemm", (3, 5), (5, 4)), "operand B"),
-    (case("MatMul", (5,), c={"1": random_array((5, 4))}), "vectors"),
+    (case("MaxPool", (1, 4, 7), kernel_shape=[2, 2]), r"shape \[1, 4, 7\] for a window \[2, 2\]"),
+    (case("Conv", (1, 4, 5, 5, 5, 5), c={"1": random_array((6, 4, 1, 1, 1, 1))}), "1 to 3 axes"),
+    (case("Reshape", (2, 3), (2,)), "the new shape is computed"),
     (case("LSTM", (5, 1, 3), c={"1": random_array((1, 8, 3)), "2": random_array((1, 8, 2))}, hidden_size=2), "LSTM"),
-    (case("Sigmoid", (2, 3)), "Sigmoid"),
+    (case("Det", (3, 3)), "not supported on computed values"),
+    (case("Expand", (1,), c={"1": np.array([1 << 14, 1 << 14], I64)}), "more than 67108864 elements"),
+    (case("Conv", IMAGE, c={"1": W}, pads=[1 << 40, 0, 0, 0], strides=[1 << 40, 1]), "the padded image has more than"),
+    (case("AveragePool", IMAGE, kernel_shape=[1 << 20, 1], pads=[1 << 19, 0, 1 << 19, 0]), "a window"),
+    (case("Cast", (2,), to=1000), "to=1000"),
+    (case("Tile", (2, 3), c={"1": np.array([1 << 30, 1 << 30], I64)}), "more than 67108864 elements"),
 ]
 
 
@@ -231,25 +305,25 @@ REFUSED = [
 def test_what_is_not_honored_is_refused_by_name(spec: Case, needle: str) -> None:
     with pytest.raises(UnsupportedError, match=r"node 0 'the_node'") as caught:
         load_onnx(one_node(*spec)[0].SerializeToString())
-    assert needle in str(caught.value)
+    assert re.search(needle, str(caught.value))
 
 
 def test_all_problems_are_reported_at_once() -> None:
     nodes = [
-        helper.make_node("Sigmoid", ["x"], ["a"], name="first"),
+        helper.make_node("Det", ["x"], ["a"], name="first"),
         helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("MaxPool", ["b"], ["c", "indices"], kernel_shape=[2, 2], dilations=[2, 2], name="second"),
+        helper.make_node("MaxPool", ["x"], ["c", "indices"], kernel_shape=[2, 2], dilations=[2, 2], name="second"),
         helper.make_node("Special", ["x"], ["d"], domain="com.example", name="third"),
-        helper.make_node("Erf", ["c"], ["y"], name="fourth"),
+        helper.make_node("NonZero", ["b"], ["y"], name="fourth"),
     ]
     model = make_model(nodes, {"x": (1, 2, 8, 8)}, ["y", "d"])
     with pytest.raises(UnsupportedError) as caught:
         load_onnx(model.SerializeToString())
     assert [p.split(": ")[0] for p in caught.value.problems] == [
-        "node 0 'first' (Sigmoid)",
+        "node 0 'first' (Det)",
         "node 2 'second' (MaxPool)",
         "node 3 'third' (com.example.Special)",
-        "node 4 'fourth' (Erf)",
+        "node 4 'fourth' (NonZero)",
     ]
 
 
@@ -269,145 +343,3 @@ def test_inputs_must_be_float_with_fixed_sizes() -> None:
     model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     with pytest.raises(UnsupportedError, match="DOUBLE"):
         load_onnx(model.SerializeToString())
-
-
-def valid_bytes() -> bytes:
-    return bytes(one_node(*CASES[1])[0].SerializeToString())
-
-
-@pytest.mark.parametrize("keep", [0, 1, 10, 0.3, 0.7, -1])
-def test_truncated_files_give_one_line(keep: float) -> None:
-    data = valid_bytes()
-    size = int(len(data) * keep) if 0 < keep < 1 else int(keep)
-    with pytest.raises(ModelError) as caught:
-        load_onnx(data[:size])
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "data", [b"TFL3" * 20, b"\x1c\x00\x00\x00TFL3" + bytes(60), b"PK\x03\x04" + bytes(50), bytes(9)]
-)
-def test_foreign_files_give_one_line(data: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(data)
-    with pytest.raises(ModelError, match=r"model\.onnx") as caught:
-        load_onnx(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_every_truncation_is_an_edge_error() -> None:
-    data = valid_bytes()
-    for size in range(0, len(data), 7):
-        with pytest.raises((ModelError, UnsupportedError)):
-            load_onnx(data[:size])
-
-
-def test_external_data_old_opsets_and_missing_files_are_refused(tmp_path: Path) -> None:
-    model = one_node(*CASES[0])[0]
-    path = tmp_path / "big.onnx"
-    onnx.save_model(model, path, save_as_external_data=True, size_threshold=0)
-    with pytest.raises(UnsupportedError, match="in another file"):
-        load_onnx(path)
-    with pytest.raises(UnsupportedError, match="opset 6"):
-        load_onnx(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1,)}, ["y"], opset=6).SerializeToString())
-    with pytest.raises(ModelError, match=r"none\.onnx"):
-        load_onnx(tmp_path / "none.onnx")
-
-
-def external(name: str) -> onnx.TensorProto:
-    tensor = numpy_helper.from_array(random_array((2, 2)), name)
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="secret.bin")
-    return tensor
-
-
-def test_external_data_is_refused_wherever_it_is() -> None:
-    """ONNX would read it from the current folder."""
-    relu = helper.make_node("Relu", ["x"], ["y"])
-    inner = helper.make_graph([helper.make_node("Constant", [], ["k"], value=external("kk"))], "inner", [], [])
-    middle = helper.make_graph([helper.make_node("If", ["c"], ["k"], then_branch=inner)], "middle", [], [])
-    initialized = helper.make_graph([], "initialized", [], [], [external("kk")])
-    sparse = onnx.SparseTensorProto(values=external("kk"), dims=[9])
-    for node in (
-        helper.make_node("Constant", [], ["k"], value=external("kk")),
-        helper.make_node("Constant", [], ["k"], sparse_value=sparse),
-        helper.make_node("If", ["c"], ["k"], then_branch=middle, else_branch=initialized),
-        helper.make_node("If", ["c"], ["k"], then_branch=initialized),
-    ):
-        model = make_model([relu], {"x": (2, 2)}, ["y"])
-        model.graph.node.append(node)
-        with pytest.raises(UnsupportedError, match="values of 'kk' are in another file"):
-            load_onnx(model.SerializeToString())
-    model.graph.node.pop()
-    function = helper.make_function(
-        "f", "F", [], ["k"], [helper.make_node("Constant", [], ["k"], value=external("kk"))], model.opset_import
-    )
-    model.functions.append(function)
-    with pytest.raises(UnsupportedError, match="values of 'kk' are in another file"):
-        load_onnx(model.SerializeToString())
-
-
-HUGE = [
-    ("ConstantOfShape", {"s": np.array([10**6, 10**6], I64)}, {}),
-    ("Range", {"a": I64(0), "b": I64(10**15), "c": I64(1)}, {}),
-    ("Tile", {"x": random_array((10,)), "r": np.array([10**13], I64)}, {}),
-    ("Expand", {"x": random_array((1,)), "s": np.array([10**12], I64)}, {}),
-    ("Pad", {"x": random_array((1,)), "p": np.array([0, 10**12], I64)}, {}),
-    ("Add", {"a": random_array((5000, 1)), "b": random_array((1, 5000))}, {}),
-    ("MatMul", {"a": random_array((5000, 1)), "b": random_array((1, 5000))}, {}),
-    ("OneHot", {"i": np.zeros(9, I64), "d": I64(10**12), "v": np.zeros(2, np.float32)}, {}),
-    ("Resize", {"x": random_array((1, 1)), "n": random_array((0,)), "s": np.full(2, 1e6, np.float32)}, {}),
-]
-
-
-@pytest.mark.parametrize(("op", "constants", "attributes"), HUGE, ids=[h[0] for h in HUGE])
-def test_constants_that_would_grow_huge_are_refused(op: str, constants: dict[str, Any], attributes: Any) -> None:
-    nodes = [helper.make_node(op, list(constants), ["k"], **attributes), helper.make_node("Relu", ["in"], ["y"])]
-    model = make_model(nodes, {"in": (1, 2)}, ["y"], constants)
-    with pytest.raises(UnsupportedError, match=r"grow beyond|cannot be told"):
-        load_onnx(model.SerializeToString())
-
-
-def test_constants_that_double_again_and_again_are_refused() -> None:
-    nodes = [helper.make_node("Concat", [f"k{i}", f"k{i}"], [f"k{i + 1}"], axis=0) for i in range(40)]
-    model = make_model([*nodes, helper.make_node("Relu", ["in"], ["y"])], {"in": (1, 2)}, ["y"], {"k0": np.ones(9)})
-    with pytest.raises(UnsupportedError, match="grow beyond"):
-        load_onnx(model.SerializeToString())
-
-
-def test_no_constants_break_the_importer() -> None:
-    """Division by zero, bad indices: whatever ONNX's own evaluator says."""
-    for op, constants in (
-        ("Mod", {"a": np.ones(2, I64), "b": np.zeros(2, I64)}),
-        ("Gather", {"a": np.ones(2, I64), "b": I64(99)}),
-        (
-            "Slice",
-            {
-                "a": np.ones(2, I64),
-                "b": np.zeros(1, I64),
-                "c": np.ones(1, I64),
-                "d": np.zeros(1, I64),
-                "e": np.zeros(1, I64),
-            },
-        ),
-        ("ConstantOfShape", {"a": np.array([-1], I64)}),
-        ("Reshape", {"a": np.ones(4, I64), "b": np.array([3, -1], I64)}),
-    ):
-        nodes = [helper.make_node(op, list(constants), ["k"]), helper.make_node("Add", ["x", "k"], ["y"])]
-        model = make_model(nodes, {"x": (1, 2)}, ["y"], constants)
-        with pytest.raises((ModelError, UnsupportedError)):
-            load_onnx(model.SerializeToString())
-
-
-def test_only_regular_files_are_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.onnx")
-    for path in (tmp_path / "pipe.onnx", Path(os.devnull)):
-        with pytest.raises(ModelError, match="no regular file"):
-            load_onnx(path)
-
-
-def test_the_graph_is_named_after_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "digits.onnx"
-    path.write_bytes(valid_bytes())
-    assert load_onnx(path).name == "digits"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
-from oracles.single_ops import SINGLE_OPS, Case
+from oracles.single_functions import ALL_OPS, NOT_IN_TFLITE_MICRO, NOT_IN_TFLITE_RUNTIME, examples
+from oracles.single_ops import Case
 from oracles.tflite_ref import SKIP_REASON, TfliteRuntime, oracle_python
 from oracles.tflm import Tflm
 
@@ -24,10 +25,10 @@ def outputs(graph: Graph, case: Case) -> Array:
     return output
 
 
-@pytest.mark.parametrize("name", SINGLE_OPS)
+@pytest.mark.parametrize("name", [name for name in ALL_OPS if name not in NOT_IN_TFLITE_MICRO])
 def test_equals_tflite_micro(name: str) -> None:
-    @settings(deadline=None)
-    @given(SINGLE_OPS[name])
+    @settings(deadline=None, max_examples=examples(name))
+    @given(ALL_OPS[name])
     def check(case: Case) -> None:
         found = outputs(load_tflite(case.model), case)
         (expected,) = Tflm(case.model).run(case.inputs)
@@ -45,10 +46,10 @@ def runtime() -> Iterator[TfliteRuntime]:
         yield worker
 
 
-@pytest.mark.parametrize("name", SINGLE_OPS)
+@pytest.mark.parametrize("name", [name for name in ALL_OPS if name not in NOT_IN_TFLITE_RUNTIME])
 def test_equals_tflite_runtime_under_its_rule(name: str, runtime: TfliteRuntime) -> None:
-    @settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-    @given(SINGLE_OPS[name])
+    @settings(deadline=None, max_examples=examples(name), suppress_health_check=[HealthCheck.filter_too_much])
+    @given(ALL_OPS[name])
     def check(case: Case) -> None:
         graph = load_tflite(case.model, Requant.TFLITE_REF)
         if beyond_tflite_runtime(graph):
@@ -74,5 +75,5 @@ def beyond_tflite_runtime(graph: Graph) -> bool:
 
 
 def test_every_imported_operator_has_a_strategy() -> None:
-    covered = {name.split()[0] for name in SINGLE_OPS} | {"PADV2"}  # the strategy PAD draws both
+    covered = {name.split()[0] for name in ALL_OPS} | {"PADV2"}  # the strategy PAD draws both
     assert covered == set(BUILDERS)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.single_ops import SINGLE_OPS, Case
+from oracles.single_functions import ALL_OPS
+from oracles.single_ops import Case
 from oracles.tflite_writer import OpSpec, TensorSpec, write_model
+from test_tflite_float import SINGLES
+from test_tflite_uint8 import small_net
 from tflite_models import BIAS, WEIGHTS, B, W, X, Y, conv_op, int8
 
 from rlx_edge.errors import EdgeError, ModelError
@@ -141,11 +144,33 @@ def test_several_damages_at_once(damages: list[tuple[int, bytes]]) -> None:
     good_or_refused(bytes(data))
 
 
-@given(st.one_of(*SINGLE_OPS.values()), st.data())
+@given(st.one_of(*ALL_OPS.values()), st.data())
 def test_damage_to_any_operator(case: Case, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(case.model) - 4))
     values = data.draw(st.sampled_from([b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\1\0\0\0"]))
     good_or_refused(case.model[:position] + values + case.model[position + 4 :])
+
+
+def test_conversions_that_follow_from_each_other_end() -> None:
+    tensors = [int8("x", 2), int8("a", 2), int8("b", 2), int8("y", 2)]
+    ops = [OpSpec("QUANTIZE", [1], [2]), OpSpec("QUANTIZE", [2], [1]), OpSpec("ADD", [0, 1], [3], "AddOptions")]
+    assert "before it is computed" in one_line(write_model(tensors, ops, [0], [3]))
+
+
+def test_damage_to_uint8_models() -> None:
+    data, rng = small_net(), np.random.default_rng(0)
+    for position in rng.integers(0, len(data) - 4, 400):
+        for values in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\1\0\0\0"):
+            good_or_refused(data[:position] + values + data[position + 4 :])
+
+
+@pytest.mark.parametrize("kind", SINGLES)
+def test_damage_to_any_float_operator(kind: str) -> None:
+    data = SINGLES[kind].model(kind)
+    rng = np.random.default_rng(0)
+    for position in rng.integers(0, len(data) - 4, 60):
+        for values in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\1\0\0\0"):
+            good_or_refused(data[:position] + values + data[position + 4 :])
 
 
 def test_a_vector_that_many_tables_share_does_not_multiply() -> None:

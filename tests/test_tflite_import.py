@@ -15,7 +15,7 @@ from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats import load
 from rlx_edge.formats.tflite import load_tflite
 from rlx_edge.ir import DType, QuantParams, Requant
-from rlx_edge.ir.ops import Binary, Concat, Dequantize, Layout, Pool, QConv2d, QMatMul, Quantize, Reshape
+from rlx_edge.ir.ops import Activation, Binary, Concat, Dequantize, Layout, Pool, QConv2d, QMatMul, Quantize, Reshape
 
 # ---- What the graph looks like --------------------------------------------------------------------------------------
 
@@ -126,17 +126,80 @@ def test_weights_that_two_operators_share_are_one_parameter() -> None:
     assert [node.name for node in graph.nodes].count("w") == 1
 
 
-def test_quantize_and_dequantize_at_the_borders() -> None:
+def float_borders(*between: OpSpec, inner: tuple[TensorSpec, ...] = ()) -> bytes:
+    """x float -> q int8 -> `between` -> r int8 -> y float; tensors 0 to 3, then `inner`."""
+    real = [TensorSpec(name, (3,), "FLOAT32") for name in "xy"]
+    tensors = [real[0], int8("q", 3), int8("r", 3, scale=0.25), real[1], *inner]
+    ops = [OpSpec("QUANTIZE", [0], [1]), *between, OpSpec("DEQUANTIZE", [2], [3])]
+    return write_model(tensors, ops, [0], [3])
+
+
+def test_float_inputs_and_outputs_around_an_int8_core_become_int8() -> None:
+    graph = load_tflite(float_borders(OpSpec("QUANTIZE", [1], [2])))
+    assert [type(node.op) for node in graph.nodes[1:]] == [Quantize]
+    (x,), (y,) = graph.inputs, graph.output_nodes
+    assert (x.name, x.type.quant, x.sources) == ("x", QuantParams.per_tensor(0.5, 0), ("q", "x"))
+    assert (y.name, y.type.quant, y.sources) == ("y", QuantParams.per_tensor(0.25, 0), ("r", "y"))
+
+
+def test_float_borders_that_others_read_stay() -> None:
+    """The input is read twice, and what is dequantized is an input."""
     tensors = [
         TensorSpec("x", (3,), "FLOAT32"),
         int8("q", 3),
         int8("r", 3, scale=0.25),
         TensorSpec("y", (3,), "FLOAT32"),
     ]
-    ops = [OpSpec("QUANTIZE", [0], [1]), OpSpec("QUANTIZE", [1], [2]), OpSpec("DEQUANTIZE", [2], [3])]
-    graph = load_tflite(write_model(tensors, ops, [0], [3]))
-    assert [type(node.op) for node in graph.nodes[1:]] == [Quantize, Quantize, Dequantize]
-    assert graph.output_nodes[0].type.dtype is DType.F32
+    ops = [OpSpec("QUANTIZE", [0], [1]), OpSpec("QUANTIZE", [0], [2])]
+    graph = load_tflite(write_model(tensors, ops, [0], [1, 2]))
+    assert graph.inputs[0].type.dtype is DType.F32
+    graph = load_tflite(write_model(tensors, [OpSpec("DEQUANTIZE", [1], [3])], [1], [3]))
+    assert isinstance(graph.output_nodes[0].op, Dequantize)
+
+
+def test_conversions_that_change_nothing_are_left_out() -> None:
+    inner = (TensorSpec("f", (3,), "FLOAT32"), int8("again", 3), int8("same", 3))
+    data = float_borders(
+        OpSpec("DEQUANTIZE", [1], [4]),
+        OpSpec("QUANTIZE", [4], [5]),
+        OpSpec("QUANTIZE", [5], [6]),
+        OpSpec("ADD", [5, 6], [2], "AddOptions"),
+        inner=inner,
+    )
+    graph = load_tflite(data)
+    assert [type(node.op) for node in graph.nodes[1:]] == [Binary]
+    assert graph.nodes[1].inputs == (0, 0)
+
+
+def test_shape_arithmetic_is_worked_out() -> None:
+    """What the converter makes of a flatten with an open batch."""
+
+    def ints(name: str, *values: int) -> TensorSpec:
+        return TensorSpec(name, (len(values),), "INT32", data=np.array(values, np.int32))
+
+    tensors = [
+        *(int8("x", 1, 2, 3), TensorSpec("shape", (3,), "INT32"), ints("0", 0), ints("1", 1), ints("one", 1)),
+        *(TensorSpec("batch", (), "INT32"), TensorSpec("rest", (), "INT32", data=np.array(-1, np.int32))),
+        *(TensorSpec("new", (2,), "INT32"), int8("y", 1, 6)),
+    ]
+    ops = [
+        OpSpec("SHAPE", [0], [1], "ShapeOptions"),
+        OpSpec("STRIDED_SLICE", [1, 2, 3, 4], [5], "StridedSliceOptions", {"ShrinkAxisMask": 1}),
+        OpSpec("PACK", [5, 6], [7], "PackOptions", {"ValuesCount": 2}),
+        OpSpec("RESHAPE", [0, 7], [8]),
+    ]
+    graph = load_tflite(write_model(tensors, ops, [0], [8]))
+    assert [node.op for node in graph.nodes[1:]] == [Reshape((1, -1))]
+
+
+def test_constants_that_grow_are_refused() -> None:
+    size = 5000
+    tensors = [TensorSpec("x", (1,), "FLOAT32"), TensorSpec("y", (size, size), "FLOAT32")]
+    tensors += [TensorSpec("a", (size, 1), "FLOAT32", data=np.ones((size, 1), np.float32))]
+    tensors += [TensorSpec("b", (1, size), "FLOAT32", data=np.ones((1, size), np.float32))]
+    tensors += [TensorSpec("z", (size, size), "FLOAT32")]
+    ops = [OpSpec("ADD", [2, 3], [1], "AddOptions"), OpSpec("ADD", [0, 1], [4], "AddOptions")]
+    assert "grow beyond 16777216 elements" in refusal(write_model(tensors, ops, [0], [4]))
 
 
 def test_the_rule_is_the_callers() -> None:
@@ -185,7 +248,7 @@ def refusal(data: bytes) -> str:
 def test_everything_unsupported_is_listed_with_its_position() -> None:
     tensors = [int8("x", 4), int8("a", 4), int8("b", 4), int8("c", 4), int8("d", 4)]
     ops = [
-        OpSpec("GELU", [0], [1]),
+        OpSpec("CUMSUM", [0], [1]),
         OpSpec("ADD", [0, 1], [2], "AddOptions"),
         OpSpec("CUSTOM", [2], [3], custom_code="Detect"),
         OpSpec("ADD", [3, 3], [4], "AddOptions", {"FusedActivationFunction": tflite.ActivationFunctionType.TANH}),
@@ -193,7 +256,7 @@ def test_everything_unsupported_is_listed_with_its_position() -> None:
     with pytest.raises(UnsupportedError) as caught:
         load_tflite(write_model(tensors, ops, [0], [4]))
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
-        "operator 0 GELU (output 'a')",
+        "operator 0 CUMSUM (output 'a')",
         "operator 2 CUSTOM 'Detect' (output 'c')",
         "operator 3 ADD (output 'd')",
     ]
@@ -204,13 +267,54 @@ def test_other_activation_types_are_refused_by_name(type: str) -> None:
     tensors = [replace(int8("x", 4), type=type), int8("y", 4)]
     message = refusal(write_model(tensors, [OpSpec("ADD", [0, 0], [1], "AddOptions")], [0], [1]))
     assert "operator 0 ADD (output 'y')" in message
-    assert "'x'" in message
+    assert "UINT8 and INT8" in message if type == "UINT8" else "'x'" in message
 
 
-def test_a_float_model_is_told_what_to_do() -> None:
-    tensors = [TensorSpec("x", (4,), "FLOAT32"), TensorSpec("y", (4,), "FLOAT32")]
+@pytest.mark.parametrize(
+    ("kind", "type", "words"), [("CUMSUM", "FLOAT32", "no such operator"), ("SUM", "INT8", "FLOAT32")]
+)
+def test_an_operator_of_the_other_type_says_so(kind: str, type: str, words: str) -> None:
+    tensors = [replace(int8("x", 4), type=type), replace(int8("y", 4), type=type)]
+    assert words in refusal(write_model(tensors, [OpSpec(kind, [0], [1], "ReducerOptions")], [0], [1]))
+
+
+def test_int16_activations_are_refused_by_name() -> None:
+    tensors = [replace(int8(name, 4), type="INT16") for name in "xy"]
     message = refusal(write_model(tensors, [OpSpec("ADD", [0, 0], [1], "AddOptions")], [0], [1]))
-    assert "full-integer quantization" in message
+    assert "the INT16 tensor 'x'" in message
+    assert "16x8" in message
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_zero_points_of_int8_convolution_weights_are_refused(kind: str) -> None:
+    """TFLite's own int8 kernels do not look at them, so that the file has no clear meaning."""
+    if kind == "CONV_2D":
+        data = write_model([X, replace(W, zero_points=(3,)), B, Y], [conv_op()], [0], [3])
+    else:
+        w = replace(W, shape=(1, 2, 2, 2), zero_points=(3,), data=WEIGHTS[:1])
+        fields = {"Padding": tflite.Padding.SAME, "StrideH": 2, "StrideW": 2, "DepthMultiplier": 1}
+        op = OpSpec(kind, [0, 1], [2], "DepthwiseConv2DOptions", fields)
+        data = write_model([X, w, replace(Y, shape=(1, 3, 3, 2))], [op], [0], [2])
+    assert "which TFLite's kernels ignore" in refusal(data)
+
+
+@pytest.mark.parametrize("kind", ["LOGISTIC", "TANH"])
+def test_functions_with_fixed_outputs_take_no_others(kind: str) -> None:
+    assert "an output of scale" in refusal(
+        write_model([int8("x", 4), int8("y", 4)], [OpSpec(kind, [0], [1])], [0], [1])
+    )
+
+
+def test_functions_without_a_kernel_under_the_rule_are_refused() -> None:
+    data = write_model([int8("x", 4), int8("y", 4)], [OpSpec("EXP", [0], [1])], [0], [1])
+    assert "import with the rule tflite_ref" in refusal(data)
+    assert isinstance(load_tflite(data, Requant.TFLITE_REF).output_nodes[0].op, Activation)
+
+
+def test_slices_that_take_a_part_are_refused() -> None:
+    bounds = [TensorSpec(n, (1,), "INT32", data=np.array([v], np.int32)) for n, v in (("begin", 1), ("size", 2))]
+    tensors = [int8("x", 4), *bounds, int8("y", 2)]
+    assert "takes a part" in refusal(write_model(tensors, [OpSpec("SLICE", [0, 1, 2], [3])], [0], [3]))
 
 
 def test_variable_tensors_are_refused() -> None:
@@ -230,7 +334,7 @@ def test_weights_that_are_computed_are_refused() -> None:
 
 def test_int16_biases_and_uint8_weights_are_refused() -> None:
     assert "INT16" in refusal(write_model([X, W, replace(B, type="INT16"), Y], [conv_op()], [0], [3]))
-    assert "UINT8" in refusal(write_model([X, replace(W, type="UINT8"), B, Y], [conv_op()], [0], [3]))
+    assert "UINT8 and INT8" in refusal(write_model([X, replace(W, type="UINT8"), B, Y], [conv_op()], [0], [3]))
 
 
 @pytest.mark.parametrize("kind", ["CONCATENATION", "RESHAPE", "MAX_POOL_2D", "PAD"])

@@ -1,6 +1,6 @@
-/* rlx_avg_pool_s8: mean over windows, by integer division that rounds half away from zero.
+/* rlx_avg_pool_s8: mean over windows, by integer division, rounded half away from zero or half up.
  *
- * x [in_h][in_w][channels], y [out_h][out_w][channels]. A window of at most 2^23 positions. x and y must not overlap.
+ * x [in_h][in_w][channels], y [out_h][out_w][channels]. A window of at most 2^22 positions. x and y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #include "rlx_kernels.h"
@@ -19,6 +19,14 @@ static int32_t window_sum(const rlx_pool_t *p, rlx_view_t x, const rlx_window_t 
     return sum;
 }
 
+static int32_t rounded_mean(int32_t sum, int32_t count, int32_t half_up)
+{
+    if (half_up != 0) {
+        return (sum + 128 * count + count / 2) / count - 128; /* of q + 128, never negative */
+    }
+    return (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
+}
+
 void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
 {
     for (int32_t oy = y0; oy < y1; oy++) {
@@ -29,8 +37,7 @@ void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0
             const int32_t count = p->count_pad != 0 ? p->k_h * p->k_w : inside;
             for (int32_t c = 0; c < p->channels; c++) {
                 const int32_t sum = window_sum(p, x, &win, c) + (count - inside) * p->x_zp;
-                const int32_t mean = (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
-                *out++ = (int8_t)rlx_bound(mean, p->low, p->high);
+                *out++ = (int8_t)rlx_bound(rounded_mean(sum, count, p->half_up), p->low, p->high);
             }
         }
     }

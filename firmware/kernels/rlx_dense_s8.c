@@ -4,21 +4,10 @@
  * x and y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
-#include "rlx_dot.h"
-#include "rlx_kernels.h"
 #include "rlx_requant.h"
 
-/* Output columns [c, c + n) of a row; n is 1 or RLX_DOT_CHANNELS. */
-static inline void columns(const rlx_dense_t *p, const int8_t *in, int32_t c, int32_t n, int8_t *out)
-{
-    int32_t acc[RLX_DOT_CHANNELS] = {0};
-    rlx_dot_s8(acc, n, in, p->weights + c * p->in_c, p->in_c, p->in_c, p->w_zp);
-    for (int32_t j = 0; j < n; j++) {
-        const int32_t i = (c + j) * p->per_channel;
-        const int32_t q = rlx_rescale(acc[j] + p->bias[c + j], p->multipliers[i], p->shifts[i]) + p->out_zp;
-        out[c + j] = (int8_t)rlx_bound(q, p->low, p->high);
-    }
-}
+#define RLX_RESCALE rlx_rescale
+#include "rlx_dense.h"
 
 void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
 {

@@ -7,6 +7,8 @@
  * Real values: real = (q - zero_point) * scale. `low` and `high` bound the output in quantized units.
  * multipliers and shifts: value * multiplier / 2^31 * 2^shift, rounded as rlx_requant.h says; 2^30 <= multiplier < 2^31,
  * or 0. With per_channel = 0 entry 0 serves all channels.
+ * Kernels called _onnx_ compute in float32 steps by integer arithmetic (rlx_float.h): value * multiplier / 2^31 * 2^shift
+ * is then a float32 product, and a scale is given by its IEEE 754 bits.
  *
  * Input and output may share memory only where the kernel's comment says so.
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -36,6 +38,9 @@ void rlx_conv_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, in
 /* Depthwise convolution: output channel c reads input channel c / (out_c / in_c). weights: [k_h][k_w][out_c]. */
 void rlx_depthwise_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
+void rlx_conv_onnx_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_depthwise_onnx_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
 /* Matrix product: each row of x [in_c] gives a row of y [out_c]. bias: folded as a convolution's. */
 typedef struct {
     const int8_t *weights;      /* [out_c][in_c] */
@@ -45,14 +50,24 @@ typedef struct {
     int32_t in_c, out_c, w_zp, out_zp, low, high, per_channel;
 } rlx_dense_t;
 void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dense_onnx_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
-/* Pooling. Windows are clipped to the image; count_pad = 1 makes a mean count clipped positions, as real zeros. */
+/* Pooling. Windows are clipped to the image; count_pad = 1 makes a mean count clipped positions, as real zeros. A mean
+ * is rounded half away from zero, or with half_up = 1 towards +infinity, as the mean of uint8 values (q + 128) is. */
 typedef struct {
     int32_t in_h, in_w, channels, out_w, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, count_pad, low, high;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, count_pad, low, high, half_up;
 } rlx_pool_t;
 void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_max_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* The mean of the real values, requantized from x_scale to out_scale. Padding as above. */
+typedef struct {
+    int32_t in_h, in_w, channels, out_w, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, count_pad, low, high;
+    int32_t x_scale, out_scale, out_zp;
+} rlx_pool_onnx_t;
+void rlx_avg_pool_onnx_s8(const rlx_pool_onnx_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Elementwise add, subtract and multiply of rows of width * channels elements. A stride of 0 broadcasts; so does a
  * view's pitch of 0. y may be the same memory as an operand that is not broadcast. */
@@ -65,12 +80,17 @@ void rlx_add_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y,
 void rlx_sub_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
 /* Uses out_multiplier and out_shift only. */
 void rlx_mul_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+/* a_multiplier, b_multiplier and out_multiplier are the scales' bits; no shifts. */
+void rlx_add_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_sub_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_mul_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Mean over two groups of axes: x is [row][reduce_0][keep_1][reduce_1][keep_2], y is [row][keep_1][keep_2]. */
 typedef struct {
     int32_t reduce_0, keep_1, reduce_1, keep_2, x_zp, out_zp, multiplier, shift;
 } rlx_mean_t;
 void rlx_mean_s8(const rlx_mean_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_mean_onnx_s8(const rlx_mean_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Softmax of each row of `width` elements, at most 4095; the output has scale 1/256 and zero point -128.
  * y may be x. */
@@ -78,6 +98,14 @@ typedef struct {
     int32_t width, multiplier, left_shift, diff_min;
 } rlx_softmax_t;
 void rlx_softmax_s8(const rlx_softmax_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* Softmax by a table: powers[d] for a difference of d to the row's maximum; the output's scale is mantissa / 2^shift.
+ * y may be x. */
+typedef struct {
+    const int32_t *powers; /* [256] */
+    int32_t width, mantissa, shift, out_zp;
+} rlx_softmax_onnx_t;
+void rlx_softmax_onnx_s8(const rlx_softmax_onnx_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Pad an image with `value`: output row y is input row y - top, and likewise for columns and channels. */
 typedef struct {
@@ -105,11 +133,20 @@ void rlx_requantize_s8(const rlx_requantize_t *p, rlx_view_t x, rlx_view_t y, in
 /* Bounds only. y may be x. */
 void rlx_clamp_s8(const rlx_requantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
+/* A function of each element: table[q + 128] is the result for the code q. y may be x. */
+typedef struct {
+    const int8_t *table; /* [256] */
+    int32_t width;
+} rlx_lookup_t;
+void rlx_lookup_s8(const rlx_lookup_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
 /* float32 rows to int8 and back, in integer arithmetic (rlx_real.h). scale_bits: the scale's IEEE 754 bits. */
 typedef struct {
     int32_t width, scale_bits, zero_point, low, high;
 } rlx_quantize_t;
 void rlx_quantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* The same with ties to even. */
+void rlx_quantize_onnx_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_dequantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 #if defined(__cplusplus)

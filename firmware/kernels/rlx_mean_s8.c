@@ -4,19 +4,8 @@
  * x and y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
-#include "rlx_kernels.h"
+#include "rlx_mean.h"
 #include "rlx_requant.h"
-
-static int32_t sum_of(const rlx_mean_t *p, const int8_t *x)
-{
-    int32_t sum = 0;
-    for (int32_t i = 0; i < p->reduce_0; i++, x += p->keep_1 * p->reduce_1 * p->keep_2) {
-        for (int32_t j = 0; j < p->reduce_1; j++) {
-            sum += x[j * p->keep_2] - p->x_zp;
-        }
-    }
-    return sum;
-}
 
 void rlx_mean_s8(const rlx_mean_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
 {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlx_edge.ir import Graph, Node
-from rlx_edge.ir.ops import Layout, Pad, Pool, Reduce, ReduceOp, Softmax
+from rlx_edge.ir import FrozenTable, Graph, Node, Requant
+from rlx_edge.ir.ops import Layout, Pad, PadMode, Pool, Reduce, ReduceOp, Softmax
 
 MAX_RANK = 4
 MAX_SOFTMAX_WIDTH = 4095
@@ -59,8 +59,17 @@ def same_parameters(graph: Graph, node: Node) -> str | None:
     return f"operands {differ} with parameters other than the output's; requantize explicitly" if differ else None
 
 
+def pool_parameters(graph: Graph, node: Node) -> str | None:
+    """A mean under the rule onnx requantizes; any other pool keeps its operand's parameters."""
+    assert isinstance(node.op, Pool)
+    requantizes = node.op.kind is ReduceOp.MEAN and node.op.requant is Requant.ONNX
+    return None if requantizes else same_parameters(graph, node)
+
+
 def no_batch_padding(graph: Graph, node: Node) -> str | None:
     assert isinstance(node.op, Pad)
+    if node.op.mode is not PadMode.CONSTANT:
+        return f"padding in mode {node.op.mode.value}; Constant is supported"
     padded = len(node.op.pads) == MAX_RANK and node.op.pads[0] != (0, 0)
     return "padding along the batch axis" if padded else None
 
@@ -69,3 +78,8 @@ def per_tensor(graph: Graph, node: Node) -> str | None:
     """Activations have one scale."""
     kinds = [t.quant for t in (graph.nodes[node.inputs[0]].type, node.type) if t.quant is not None]
     return "a scale per channel on an activation" if any(q.axis is not None for q in kinds) else None
+
+
+def table(graph: Graph, node: Node) -> str | None:
+    """An int8 function is a table, which passes/freeze makes."""
+    return None if isinstance(getattr(node.op, "frozen", None), FrozenTable) else "no table of its 256 results"

@@ -12,12 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rlx_edge.cgen import text
 from rlx_edge.cgen.emit_steps import StepText, WeightText, collect_weights, step_texts
-from rlx_edge.cgen.lower_elementwise import float_bits
+from rlx_edge.cgen.lower_windows import float_bits
 from rlx_edge.cgen.plan import Plan, Tensor
+from rlx_edge.cgen.preprocess_tables import PreprocessTables, preprocess_tables
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import DType
-from rlx_edge.preprocess import Preprocess
-from rlx_edge.reference.fixedpoint import quantize_f32
 
 API_VERSION = 1
 MAX_NAME = 63
@@ -61,15 +60,6 @@ class TensorText:
 
 
 @dataclass(frozen=True)
-class PixelTable:
-    """What each byte of a source (a camera's pixel) becomes at the first input: a row per channel, or one row."""
-
-    formula: str
-    channels: int
-    rows: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class ModelText:
     """Everything that the templates show."""
 
@@ -95,7 +85,7 @@ class ModelText:
     weights_crc: str
     proofs: tuple[str, ...]
     has_constant_views: bool
-    preprocess: PixelTable | None
+    preprocess: PreprocessTables | None
 
 
 @dataclass(frozen=True)
@@ -163,7 +153,9 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         has_constant_views=any(
             not isinstance(view.base, int) for step in plan.steps for call in step.calls for view in call.inputs
         ),
-        preprocess=_pixel_table(plan.graph.metadata.get("preprocess"), inputs[0]) if len(inputs) == 1 else None,
+        preprocess=None
+        if len(inputs) > 1
+        else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type),
     )
 
 
@@ -216,19 +208,6 @@ def _tensor(tensor: Tensor, name: str) -> TensorText:
         rank=len(tensor.type.shape),
         dims=", ".join(map(str, tensor.type.shape)) or "0",
     )
-
-
-def _pixel_table(formula: str | None, tensor: Tensor) -> PixelTable | None:
-    """The preprocessing that the model was quantized with, worked out for every byte by the code that read its data."""
-    if formula is None or tensor.type.quant is None:
-        return None
-    steps = Preprocess.parse(formula)
-    pixels = np.arange(256, dtype=np.uint8)
-    channels = max(len(steps.mean), len(steps.std))
-    reals = steps.apply(np.broadcast_to(pixels[:, None], (256, channels)))
-    table = quantize_f32(reals, tensor.type.quant)
-    rows = tuple(text.number_table(table[:, channel]) for channel in range(channels))
-    return PixelTable(formula, channels, rows)
 
 
 def float_literal(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Kernel:
         return _SOURCES.get(self.name, f"{self.name}.c")
 
 
-_SOURCES = {"rlx_sub_s8": "rlx_add_s8.c"}
+_SOURCES = {"rlx_sub_s8": "rlx_add_s8.c", "rlx_sub_onnx_s8": "rlx_add_onnx_s8.c"}
 
 _CONV_FIELDS = (
     *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
@@ -56,8 +56,8 @@ DENSE = Kernel(
     _WEIGHTS,
     ("in_c", "out_c", "w_zp", "out_zp", "low", "high", "per_channel"),
 )
-AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)
-MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), _POOL_FIELDS)
+AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"))
+MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"))
 ADD = Kernel("rlx_add_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
 SUB = Kernel("rlx_sub_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
 MUL = Kernel("rlx_mul_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
@@ -85,11 +85,30 @@ TRANSPOSE = Kernel(
 COPY = Kernel("rlx_copy_s8", "rlx_copy_t", (), ("bytes",))
 REQUANTIZE = Kernel("rlx_requantize_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
 CLAMP = Kernel("rlx_clamp_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
+LOOKUP = Kernel("rlx_lookup_s8", "rlx_lookup_t", ("table",), ("width",), in_place=True)
 QUANTIZE = Kernel("rlx_quantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
 DEQUANTIZE = Kernel("rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
 
+# Twins under the rounding rule onnx.
+CONV_ONNX = replace(CONV, name="rlx_conv_onnx_s8")
+DEPTHWISE_ONNX = replace(DEPTHWISE, name="rlx_depthwise_onnx_s8")
+DENSE_ONNX = replace(DENSE, name="rlx_dense_onnx_s8")
+AVG_POOL_ONNX = Kernel(
+    "rlx_avg_pool_onnx_s8", "rlx_pool_onnx_t", (), (*_POOL_FIELDS, "x_scale", "out_scale", "out_zp"), stack_bytes=640
+)
+ADD_ONNX = replace(ADD, name="rlx_add_onnx_s8")
+SUB_ONNX = replace(SUB, name="rlx_sub_onnx_s8")
+MUL_ONNX = replace(MUL, name="rlx_mul_onnx_s8")
+MEAN_ONNX = replace(MEAN, name="rlx_mean_onnx_s8")
+SOFTMAX_ONNX = Kernel(
+    "rlx_softmax_onnx_s8", "rlx_softmax_onnx_t", ("powers",), ("width", "mantissa", "shift", "out_zp"), in_place=True
+)
+QUANTIZE_ONNX = replace(QUANTIZE, name="rlx_quantize_onnx_f32")
+
 ALL: tuple[Kernel, ...] = (
     *(CONV, DEPTHWISE, DENSE, AVG_POOL, MAX_POOL, ADD, SUB, MUL, MEAN, SOFTMAX),
-    *(PAD, TRANSPOSE, COPY, REQUANTIZE, CLAMP, QUANTIZE, DEQUANTIZE),
+    *(PAD, TRANSPOSE, COPY, REQUANTIZE, CLAMP, QUANTIZE, DEQUANTIZE, LOOKUP),
+    *(CONV_ONNX, DEPTHWISE_ONNX, DENSE_ONNX, AVG_POOL_ONNX, ADD_ONNX, SUB_ONNX, MUL_ONNX, MEAN_ONNX, SOFTMAX_ONNX),
+    QUANTIZE_ONNX,
 )
 """In the order of the case numbers that the resident test firmware knows them by."""

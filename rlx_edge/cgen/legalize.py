@@ -69,4 +69,4 @@ def _violations(graph: Graph, node: Node, target: TargetConfig) -> Iterator[str]
 
 
 def _moves_bytes(node: Node) -> bool:
-    return node.op.kind_name in ("Reshape", "Concat", "Quantize", "Dequantize", "Clamp")
+    return node.op.kind_name in ("Reshape", "Concat", "Quantize", "Dequantize", "Clamp", "Activation")

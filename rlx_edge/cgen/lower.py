@@ -8,6 +8,7 @@ from rlx_edge.cgen import lower_elementwise, lower_moves, lower_reductions, lowe
 from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import (
+    Activation,
     Binary,
     Clamp,
     Concat,
@@ -32,6 +33,7 @@ LOWER: dict[type[Op], Callable[[Graph, Node], tuple[Call, ...]]] = {
     Binary: lower_elementwise.binary,
     Quantize: lower_elementwise.quantize,
     Dequantize: lower_elementwise.dequantize,
+    Activation: lower_elementwise.activation,
     Clamp: lower_elementwise.clamp,
     Reduce: lower_reductions.mean,
     Softmax: lower_reductions.softmax,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from rlx_edge.cgen import kernels
-from rlx_edge.cgen.lower_windows import bounds
+from rlx_edge.cgen.lower_windows import bounds, float_bits
 from rlx_edge.cgen.plan import Call, Constant, View
 from rlx_edge.cgen.rows import image_views, rows_of
-from rlx_edge.ir import DType, FrozenAdd, FrozenScale, Graph, Node, Shape
-from rlx_edge.ir.ops import Binary, BinaryOp, Clamp, Dequantize, Quantize
+from rlx_edge.ir import DType, FrozenAdd, FrozenScale, FrozenTable, Graph, Node, Requant, Shape, TensorType
+from rlx_edge.ir.ops import Activation, Binary, BinaryOp, Clamp, Dequantize, Quantize
 from rlx_edge.reference.integer import clamp_bounds, quant_of
 
 _KERNELS = {BinaryOp.ADD: kernels.ADD, BinaryOp.SUB: kernels.SUB, BinaryOp.MUL: kernels.MUL}
+_KERNELS_ONNX = {BinaryOp.ADD: kernels.ADD_ONNX, BinaryOp.SUB: kernels.SUB_ONNX, BinaryOp.MUL: kernels.MUL_ONNX}
 
 
 def binary(graph: Graph, node: Node) -> tuple[Call, ...]:
@@ -21,7 +25,9 @@ def binary(graph: Graph, node: Node) -> tuple[Call, ...]:
     assert isinstance(op, Binary)
     a, b = graph.operands(node)
     strides = [_strides(_four(operand.type.shape), out) for operand in (a, b)]
-    params = _binary_scales(op.frozen) | bounds(op.clamp)
+    onnx = op.requant is Requant.ONNX
+    scales = _float_scales(a.type, b.type, node.type) if onnx else _binary_scales(op.frozen)
+    params = scales | bounds(op.clamp)
     params |= {"a_zp": quant_of(a.type).zero_point, "b_zp": quant_of(b.type).zero_point}
     params |= {"out_zp": quant_of(node.type).zero_point} | _inner_strides(strides, out)
     calls = []
@@ -31,7 +37,8 @@ def binary(graph: Graph, node: Node) -> tuple[Call, ...]:
             for operand, (per_image, pitch, _, _) in zip((a, b), strides, strict=True)
         )
         pitch = out[2] * out[3]
-        calls.append(Call(_KERNELS[op.fn], params, inputs, View(node.id, pitch, image * out[1] * pitch), out[1]))
+        kernel = (_KERNELS_ONNX if onnx else _KERNELS)[op.fn]
+        calls.append(Call(kernel, params, inputs, View(node.id, pitch, image * out[1] * pitch), out[1]))
     return tuple(calls)
 
 
@@ -77,6 +84,13 @@ def _binary_scales(frozen: object) -> dict[str, int]:
     )
 
 
+def _float_scales(a: TensorType, b: TensorType, out: TensorType) -> dict[str, int]:
+    """Rule onnx: the bits of the scales."""
+    names = ("a_multiplier", "b_multiplier", "out_multiplier")
+    bits = [float_bits(quant_of(type).scale) for type in (a, b, out)]
+    return dict(zip(names, bits, strict=True)) | dict.fromkeys(("left_shift", "a_shift", "b_shift", "out_shift"), 0)
+
+
 def _base(graph: Graph, operand: Node) -> int | Constant:
     values = graph.constant(operand)
     return operand.id if values is None else Constant("operand", values)
@@ -89,7 +103,12 @@ def quantize(graph: Graph, node: Node) -> tuple[Call, ...]:
     width = rows_of(node.type)[2]
     if x.type.dtype is DType.F32:
         params = dict(width=width, scale_bits=float_bits(target.scale), zero_point=target.zero_point)
-        return _rowwise(graph, node, kernels.QUANTIZE, params | bounds(op.clamp))
+        kernel = kernels.QUANTIZE_ONNX if op.requant is Requant.ONNX else kernels.QUANTIZE
+        return _rowwise(graph, node, kernel, params | bounds(op.clamp))
+    if isinstance(op.frozen, FrozenTable):
+        low, high = op.clamp or (-128, 127)
+        table = Constant("table", np.array(op.frozen.codes, np.int8).clip(low, high))
+        return _rowwise(graph, node, kernels.LOOKUP, dict(width=width), {"table": table})
     assert isinstance(op.frozen, FrozenScale)
     params = dict(width=width, x_zp=quant_of(x.type).zero_point, out_zp=target.zero_point)
     params |= dict(multiplier=op.frozen.multipliers[0], shift=op.frozen.shifts[0])
@@ -110,15 +129,22 @@ def clamp(graph: Graph, node: Node) -> tuple[Call, ...]:
     return _rowwise(graph, node, kernels.CLAMP, params | bounds(clamp_bounds(node.op, quant_of(node.type))))
 
 
-def _rowwise(graph: Graph, node: Node, kernel: kernels.Kernel, params: dict[str, int]) -> tuple[Call, ...]:
+def activation(graph: Graph, node: Node) -> tuple[Call, ...]:
+    assert isinstance(node.op, Activation) and isinstance(node.op.frozen, FrozenTable)
+    table = Constant("table", np.array(node.op.frozen.codes, np.int8))
+    return _rowwise(graph, node, kernels.LOOKUP, dict(width=rows_of(node.type)[2]), {"table": table})
+
+
+def _rowwise(
+    graph: Graph,
+    node: Node,
+    kernel: kernels.Kernel,
+    params: dict[str, int],
+    constants: Mapping[str, Constant] = MappingProxyType({}),
+) -> tuple[Call, ...]:
     x = graph.nodes[node.inputs[0]]
     rows = rows_of(node.type)[1]
     return tuple(
-        Call(kernel, params, (source,), target, rows)
+        Call(kernel, params, (source,), target, rows, constants)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
-
-
-def float_bits(value: float) -> int:
-    """The IEEE 754 bits of a float32, as an int32."""
-    return int(np.array(value, np.float32).view(np.int32))

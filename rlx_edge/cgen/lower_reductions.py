@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from rlx_edge.cgen import kernels
-from rlx_edge.cgen.plan import Call, View
-from rlx_edge.ir import FrozenScale, FrozenSoftmax, Graph, Node, Shape
+from rlx_edge.cgen.plan import Call, Constant, View
+from rlx_edge.ir import FrozenExp, FrozenScale, FrozenSoftmax, Graph, Node, Requant, Shape
 from rlx_edge.ir.ops import Reduce, Softmax
 from rlx_edge.reference.integer import quant_of
 
@@ -19,7 +21,8 @@ def mean(graph: Graph, node: Node) -> tuple[Call, ...]:
     params |= dict(x_zp=quant_of(x.type).zero_point, out_zp=quant_of(node.type).zero_point)
     params |= dict(multiplier=op.frozen.multipliers[0], shift=op.frozen.shifts[0])
     source = View(x.id, reduce_0 * keep_1 * reduce_1 * keep_2)
-    return (Call(kernels.MEAN, params, (source,), View(node.id, keep_1 * keep_2), rows),)
+    kernel = kernels.MEAN_ONNX if op.requant is Requant.ONNX else kernels.MEAN
+    return (Call(kernel, params, (source,), View(node.id, keep_1 * keep_2), rows),)
 
 
 def alternate(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, int, int, int]:
@@ -39,9 +42,14 @@ def alternate(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, int, int, 
 
 def softmax(graph: Graph, node: Node) -> tuple[Call, ...]:
     op, x = node.op, graph.nodes[node.inputs[0]]
-    assert isinstance(op, Softmax) and isinstance(op.frozen, FrozenSoftmax)
-    width = x.type.shape[-1]
+    assert isinstance(op, Softmax)
+    width, rows = x.type.shape[-1], math.prod(x.type.shape[:-1])
+    if isinstance(op.frozen, FrozenExp):
+        params = dict(width=width, mantissa=op.frozen.mantissa, shift=op.frozen.shift)
+        params |= dict(out_zp=quant_of(node.type).zero_point)
+        powers = {"powers": Constant("powers", np.array(op.frozen.powers, np.int32))}
+        return (Call(kernels.SOFTMAX_ONNX, params, (View(x.id, width),), View(node.id, width), rows, powers),)
+    assert isinstance(op.frozen, FrozenSoftmax)
     params = dict(width=width, multiplier=op.frozen.multiplier)
     params |= dict(left_shift=op.frozen.left_shift, diff_min=op.frozen.diff_min)
-    rows = math.prod(x.type.shape[:-1])
     return (Call(kernels.SOFTMAX, params, (View(x.id, width),), View(node.id, width), rows),)

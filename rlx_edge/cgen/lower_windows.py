@@ -7,12 +7,17 @@ import numpy as np
 from rlx_edge.cgen import kernels
 from rlx_edge.cgen.plan import Call, Constant
 from rlx_edge.cgen.rows import compact, image_views
-from rlx_edge.ir import Array, FrozenScale, Graph, Node
+from rlx_edge.ir import Array, FrozenScale, Graph, Node, Requant
 from rlx_edge.ir.ops import Pool, QConv2d, QMatMul, ReduceOp
 from rlx_edge.ir.ops.conv import pad_sides
 from rlx_edge.reference.integer import quant_of
 
 Bounds = tuple[int, int]
+
+
+def float_bits(value: float) -> int:
+    """The IEEE 754 bits of a float32, as an int32."""
+    return int(np.array(value, np.float32).view(np.int32))
 
 
 def bounds(clamp: Bounds | None) -> dict[str, int]:
@@ -70,7 +75,8 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...]:
         **bounds(op.clamp),
     }
     constants = {"weights": Constant("weights", packed), "bias": Constant("bias", folded.astype(np.int32)), **tables}
-    kernel = kernels.DEPTHWISE if depthwise else kernels.CONV
+    plain, onnx = (kernels.DEPTHWISE, kernels.DEPTHWISE_ONNX) if depthwise else (kernels.CONV, kernels.CONV_ONNX)
+    kernel = onnx if op.requant is Requant.ONNX else plain
     return tuple(
         Call(kernel, params, (source,), target, out_h, constants)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -93,7 +99,8 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...]:
         **tables,
     }
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
-    return (Call(kernels.DENSE, params, (source,), target, rows, constants),)
+    kernel = kernels.DENSE_ONNX if op.requant is Requant.ONNX else kernels.DENSE
+    return (Call(kernel, params, (source,), target, rows, constants),)
 
 
 def pool(graph: Graph, node: Node) -> tuple[Call, ...]:
@@ -106,9 +113,14 @@ def pool(graph: Graph, node: Node) -> tuple[Call, ...]:
         **dict(in_h=in_h, in_w=in_w, channels=channels, out_w=out_w, k_h=op.kernel_size[0], k_w=op.kernel_size[1]),
         **dict(stride_h=op.stride[0], stride_w=op.stride[1], pad_top=top, pad_left=left),
         **dict(x_zp=quant_of(x.type).zero_point, count_pad=int(op.count_include_pad)),
+        **dict(half_up=int(op.requant is Requant.TFLITE_UINT8)),
         **bounds(op.clamp),
     }
     kernel = kernels.AVG_POOL if op.kind is ReduceOp.MEAN else kernels.MAX_POOL
+    if kernel is kernels.AVG_POOL and op.requant is Requant.ONNX:
+        kernel, out = kernels.AVG_POOL_ONNX, quant_of(node.type)
+        params |= dict(x_scale=float_bits(quant_of(x.type).scale), out_scale=float_bits(out.scale))
+        params |= dict(out_zp=out.zero_point)
     return tuple(
         Call(kernel, params, (source,), target, out_h)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)

@@ -9,17 +9,19 @@ from rlx_edge.cgen.plan import Plan, Step, Tensor
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import Graph
 from rlx_edge.passes.freeze import freeze
+from rlx_edge.passes.pipeline import clean
+from rlx_edge.passes.to_nhwc import to_nhwc
 
 CALL_STACK_BYTES = 256
 """What run, step and the call of a kernel take, beside the kernel itself."""
 
 
 def make_plan(graph: Graph, target: TargetConfig) -> Plan:
-    """Freeze, legalize, lower, and place every tensor.
+    """Move to NHWC, freeze, legalize, lower, and place every tensor.
 
     Raises UnsupportedError listing everything that the target cannot run.
     """
-    lowered = freeze(graph)
+    lowered = freeze(clean(to_nhwc(graph)))  # A quantized ONNX model comes as NCHW.
     proofs = legalize(lowered, target)
     steps = lower(lowered)
     layout = plan_memory(lowered, steps)

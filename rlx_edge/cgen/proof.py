@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx_edge.cgen.lower_windows import folded_bias
-from rlx_edge.ir import Array, FrozenAdd, FrozenScale, Graph, Node
+from rlx_edge.ir import Array, FrozenAdd, FrozenScale, Graph, Node, Requant
 from rlx_edge.ir.ops import Binary, BinaryOp, Pool, QConv2d, QMatMul, Quantize, Reduce
 from rlx_edge.reference.integer import quant_of
 
@@ -38,17 +38,23 @@ def prove(graph: Graph, node: Node) -> Bound | None:
     op = node.op
     if isinstance(op, QConv2d | QMatMul):
         return _weighted(graph, node, op)
+    if isinstance(op, Binary) and op.requant is Requant.ONNX:
+        return None  # float32 steps, whose range the scales' bounds keep (reference/fixedpoint.py)
     if isinstance(op, Binary):
         return _binary(graph, node, op)
     if isinstance(op, Quantize) and isinstance(op.frozen, FrozenScale):
         reach = _reach(quant_of(graph.nodes[node.inputs[0]].type).zero_point)
-        return Bound(_shifted(reach, op.frozen), "(x - zero_point) << left shift")
+        return Bound(_shifted(reach, op.frozen, op.requant), "(x - zero_point) << left shift")
     if isinstance(op, Reduce) and isinstance(op.frozen, FrozenScale):
         source = graph.nodes[node.inputs[0]].type
         count = source.elements // node.type.elements
-        return Bound(_shifted(count * _reach(quant_of(source).zero_point), op.frozen), "sum << left shift")
+        largest = _shifted(count * _reach(quant_of(source).zero_point), op.frozen, op.requant)
+        return Bound(largest, "sum" if op.requant is Requant.ONNX else "sum << left shift")
     if isinstance(op, Pool):
-        return Bound(op.kernel_size[0] * op.kernel_size[1] * 129, "sum + count / 2")
+        taps = op.kernel_size[0] * op.kernel_size[1]
+        if op.requant is Requant.TFLITE_UINT8:
+            return Bound(taps * 256, "sum + 128 count + count / 2")
+        return Bound(taps * 129, "sum + count / 2")
     return None
 
 
@@ -57,8 +63,9 @@ def _reach(zero_point: int) -> int:
     return max(127 - zero_point, zero_point + 128)
 
 
-def _shifted(value: int, frozen: FrozenScale) -> int:
-    return value << max(0, *frozen.shifts)
+def _shifted(value: int, frozen: FrozenScale, rule: Requant) -> int:
+    """Rule onnx multiplies as float32 does, without a shift of the integer."""
+    return value if rule is Requant.ONNX else value << max(0, *frozen.shifts)
 
 
 def _weighted(graph: Graph, node: Node, op: QConv2d | QMatMul) -> Bound:
@@ -71,7 +78,8 @@ def _weighted(graph: Graph, node: Node, op: QConv2d | QMatMul) -> Bound:
     assert w is not None and bias is not None and isinstance(op.frozen, FrozenScale)
     rows = _rows(w, op)
     products = 128 * np.abs(rows.astype(np.int64) - op.w_zp).sum(axis=1)
-    left = np.maximum(np.array(op.frozen.shifts, np.int64), 0)
+    shifts = (0,) if op.requant is Requant.ONNX else op.frozen.shifts
+    left = np.maximum(np.array(shifts, np.int64), 0)
     largest = [int(v) << int(s) for v, s in np.broadcast(products + np.abs(folded_bias(rows, bias, op)), left)]
     return Bound(max(largest), "accumulator" if not left.any() else "accumulator << left shift")
 
@@ -85,8 +93,8 @@ def _binary(graph: Graph, node: Node, op: Binary) -> Bound:
     a, b = (_reach(quant_of(t).zero_point) for t in graph.operand_types(node))
     if op.fn is BinaryOp.MUL:
         assert isinstance(op.frozen, FrozenScale)
-        return Bound(_shifted(a * b, op.frozen), "a * b << left shift")
+        return Bound(_shifted(a * b, op.frozen, op.requant), "a * b << left shift")
     assert isinstance(op.frozen, FrozenAdd)
     # The multipliers of a and b are at most one half, so each rescaled operand is smaller than the shifted one.
     total = (a + b) << op.frozen.left_shift
-    return Bound(_shifted(total, op.frozen.out), "rescaled a + b")
+    return Bound(_shifted(total, op.frozen.out, op.requant), "rescaled a + b")

@@ -9,6 +9,7 @@ from rlx_edge.cgen import checks
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import DType, Graph, Node, Requant
 from rlx_edge.ir.ops import (
+    Activation,
     Binary,
     Clamp,
     Concat,
@@ -27,7 +28,7 @@ from rlx_edge.ir.ops import (
 
 Check = Callable[[Graph, Node], str | None]
 
-INTEGER_RULES = (Requant.TFLM, Requant.TFLITE_REF)
+INTEGER_RULES = (Requant.TFLM, Requant.TFLITE_REF, Requant.TFLITE_UINT8, Requant.ONNX)
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,13 @@ _MOVING = (checks.computed_operands, checks.same_parameters, checks.per_tensor)
 PORTABLE_OPS: Mapping[type[Op], Support] = {
     QConv2d: Support(_WEIGHTED, rules=INTEGER_RULES),
     QMatMul: Support(_WEIGHTED, rules=INTEGER_RULES),
-    Pool: Support((*_WINDOW, checks.mean_or_max, checks.same_parameters), rules=INTEGER_RULES),
+    Pool: Support((*_WINDOW, checks.mean_or_max, checks.pool_parameters), rules=INTEGER_RULES),
     Binary: Support((checks.some_computed_operand, checks.per_tensor), rules=INTEGER_RULES),
     Reduce: Support((checks.computed_operands, checks.per_tensor, checks.mean), rules=INTEGER_RULES),
     Softmax: Support((checks.computed_operands, checks.per_tensor, checks.last_axis), rules=INTEGER_RULES),
     Quantize: Support((checks.computed_operands, checks.per_tensor), (DType.I8, DType.F32), INTEGER_RULES),
     Dequantize: Support((checks.computed_operands, checks.per_tensor)),
+    Activation: Support((checks.computed_operands, checks.per_tensor, checks.table)),
     Clamp: Support(_MOVING),
     Reshape: Support(_MOVING, (DType.I8, DType.F32)),
     Transpose: Support(_MOVING),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
@@ -23,6 +23,15 @@ NOT_FUNCTIONS = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformL
 _NO_LARGER: Mapping[str, int] = {"Compress": 1, "NonZero": 8, "Unique": 1}
 """Ops whose result's size depends on the values: its elements for one of the operand, at most (NonZero: the rank)."""
 
+_CONSTANTS: Mapping[str, Callable[[onnx.AttributeProto], Array]] = {
+    "value": lambda a: np.asarray(onnx.numpy_helper.to_array(a.t)),
+    "value_float": lambda a: np.array(a.f, np.float32),
+    "value_floats": lambda a: np.array(a.floats, np.float32),
+    "value_int": lambda a: np.array(a.i, np.int64),
+    "value_ints": lambda a: np.array(a.ints, np.int64),
+}
+"""The forms of Constant: they are in the file already and make nothing new."""
+
 _SMALL = 64
 """Operands of more elements say nothing of the result's shape."""
 
@@ -30,21 +39,22 @@ _SMALL = 64
 class Folder:
     """Evaluates nodes with ONNX's own reference implementation. One for each model: it keeps count of the elements."""
 
-    def __init__(self, opset: int) -> None:
-        self._opset = opset
+    def __init__(self) -> None:
         self._room = FOLD_LIMIT
 
-    def evaluate(self, proto: onnx.NodeProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def evaluate(self, proto: onnx.NodeProto, inputs: Mapping[str, Array], opset: int) -> dict[str, Array]:
         """The node's outputs by name. Raises RefusedError when they cannot be worked out, or would be too large."""
         from onnx.reference import ReferenceEvaluator  # Only some models need it, and it is slow to import.
 
-        elements = _elements(proto, inputs, self._opset)
+        if proto.op_type == "Constant" and proto.attribute[0].name in _CONSTANTS:
+            return {proto.output[0]: _CONSTANTS[proto.attribute[0].name](proto.attribute[0])}
+        elements = _elements(proto, inputs, opset)
         if elements > self._room:
             raise RefusedError(f"the model's constants grow beyond {FOLD_LIMIT} elements when they are worked out")
         self._room -= elements
         try:
             with np.errstate(all="ignore"):
-                results = list(ReferenceEvaluator(proto, opsets={"": self._opset}).run(None, dict(inputs)))
+                results = list(ReferenceEvaluator(proto, opsets={"": opset}).run(None, dict(inputs)))
         except Exception as error:  # The evaluator checks little, so that bad operands raise nearly anything.
             raise RefusedError(f"cannot be worked out on constants: {first_line(error)}") from error
         return {name: np.asarray(value) for name, value in zip(proto.output, results, strict=False) if name}
@@ -58,6 +68,8 @@ def _elements(proto: onnx.NodeProto, inputs: Mapping[str, Array], opset: int) ->
     """How many elements a node makes, before it makes them."""
     if proto.op_type in _NO_LARGER:
         return _NO_LARGER[proto.op_type] * max(values.size for values in inputs.values())
+    if any(a.name == "num_outputs" and a.i != len(proto.output) for a in proto.attribute):
+        raise RefusedError("attribute num_outputs is not the number of its outputs")  # ONNX's inference would crash.
     shapes = _output_shapes(proto, inputs, opset)
     if shapes is None:
         raise RefusedError("the size of its result cannot be told ahead of time; fold it before exporting the model")

@@ -1,4 +1,4 @@
-"""Import of int8 `.tflite` models. Graphs are NHWC, with the rounding rule that TFLite runtimes use."""
+"""Import of `.tflite` models: float32, hybrid, int8 and uint8. Graphs are NHWC."""
 
 from __future__ import annotations
 
@@ -6,25 +6,34 @@ from pathlib import Path
 
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.formats.source import model_name, read_source
-from rlx_edge.formats.tflite_context import Importer, OpContext
+from rlx_edge.formats.tflite_context import Importer, OpContext, sources_of
 from rlx_edge.formats.tflite_file import FileOperator, read_model
+from rlx_edge.formats.tflite_float_ops import FLOAT_BUILDERS
+from rlx_edge.formats.tflite_fold import fold
+from rlx_edge.formats.tflite_moves import Builder
 from rlx_edge.formats.tflite_ops import BUILDERS
+from rlx_edge.formats.tflite_rewrite import rewritten
 from rlx_edge.ir import DType, Graph, Requant, TensorType
 from rlx_edge.ir.ops import ShapeError
 
+OPERATORS: tuple[str, ...] = tuple(sorted({*BUILDERS, *FLOAT_BUILDERS}))
+"""Every operator that is imported, on some type of tensor."""
+
 
 def load_tflite(source: Path | bytes, requant: Requant = Requant.TFLM) -> Graph:
-    """Import an int8 TFLite model, from a file or from its bytes.
+    """Import a TFLite model, from a file or from its bytes.
 
-    Inputs and outputs keep the file's order, shapes and quantization parameters; node names and `sources` are tensor
-    names. Every op that rounds gets the rule `requant`: TFLM for the bits of tflite-micro, TFLITE_REF for those of
-    tflite-runtime's reference kernels.
+    Inputs and outputs keep the file's order, names, shapes and quantization parameters; node names and `sources` are
+    tensor names. uint8 becomes int8, and float inputs and outputs of a model that is int8 inside become int8
+    (formats/tflite_rewrite.py says how exactly). Every int8 op that rounds gets the rule `requant`: TFLM for the bits
+    of tflite-micro, TFLITE_REF for those of tflite-runtime's reference kernels; what computed uint8 has a rule of its
+    own, TFLITE_UINT8.
 
     Raises UnsupportedError listing every operator and tensor that cannot be imported, and ModelError for a file that
     is missing, truncated, damaged or not TFLite at all.
     """
     data, where = read_source(source)
-    importer = Importer(read_model(data, where), model_name(source), where, requant)
+    importer = Importer(rewritten(read_model(data, where)), model_name(source), where, requant)
     problems = _declare_inputs(importer)
     for operator in importer.model.operators:
         problems += _import_operator(importer, operator)
@@ -35,8 +44,6 @@ def load_tflite(source: Path | bytes, requant: Requant = Requant.TFLM) -> Graph:
 
 def _headline(importer: Importer, count: int) -> str:
     line = f"{importer.where} cannot be imported, {count} problem{'s' if count > 1 else ''}"
-    if not any(tensor.type_name == "INT8" and not tensor.data for tensor in importer.model.tensors):
-        line += "; its activations are not int8: convert it with full-integer quantization, or start from float ONNX"
     return f"{line} (docs/models.md lists what can be):"
 
 
@@ -53,22 +60,27 @@ def _declare_inputs(importer: Importer) -> list[str]:
         except UnsupportedError as error:
             problems.append(f"input {position}: {error}")
             type = _placeholder(importer, index)
-        importer.record(index, importer.builder.input(tensor.name, type, (tensor.name,)))
+        importer.record(index, importer.builder.input(tensor.name, type, sources_of(tensor)))
     return problems
 
 
 def _import_operator(importer: Importer, operator: FileOperator) -> list[str]:
     """Append one operator; the problem found, if any, so that the following operators are looked at as well."""
     ctx = OpContext(importer, operator)
-    if any(index in importer.nodes for index in operator.outputs):
+    if any(index in importer.nodes or index in importer.folded for index in operator.outputs):
         raise ModelError(f"{importer.where} is damaged: {ctx.describe()} computes a tensor that is there already")
     problems = []
     try:
-        if operator.kind not in BUILDERS:
-            raise UnsupportedError("no such operator in rlx-edge")
+        if operator.mixed:
+            raise UnsupportedError("UINT8 and INT8 tensors in one operator")
+        folded = fold(ctx)
+        if folded is not None:
+            importer.folded[operator.outputs[0]] = folded
+            return []
+        builder = _builder(ctx)
         if len(operator.outputs) != 1:
             raise ModelError(f"{importer.where} is damaged: {ctx.describe()} has {len(operator.outputs)} outputs")
-        importer.record(operator.outputs[0], BUILDERS[operator.kind](ctx))
+        importer.record(operator.outputs[0], builder(ctx))
         _check_declared(ctx)
     except UnsupportedError as error:
         problems.append(f"{ctx.describe()}: {error}")
@@ -78,6 +90,18 @@ def _import_operator(importer: Importer, operator: FileOperator) -> list[str]:
     except ShapeError as error:
         raise ModelError(f"{importer.where}: {ctx.describe()}: {error}") from None
     return problems
+
+
+def _builder(ctx: OpContext) -> Builder:
+    """What builds this operator for the type of its output. Raises UnsupportedError where nothing does."""
+    kind, is_float = ctx.operator.kind, ctx.output.type_name == "FLOAT32"
+    here, there = (FLOAT_BUILDERS, BUILDERS) if is_float and kind != "DEQUANTIZE" else (BUILDERS, FLOAT_BUILDERS)
+    if kind in here:
+        return here[kind]
+    if kind in there:
+        supported = "FLOAT32" if there is FLOAT_BUILDERS else "INT8"
+        raise UnsupportedError(f"on {ctx.output.type_name} tensors; it is supported on {supported} only")
+    raise UnsupportedError("no such operator in rlx-edge")
 
 
 def _check_declared(ctx: OpContext) -> None:

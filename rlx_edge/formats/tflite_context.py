@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,13 +14,33 @@ from rlx_edge.ir.ops import Op
 
 MAX_ELEMENTS = 2**31 - 1
 
-DTYPES = {"FLOAT32": DType.F32, "INT8": DType.I8, "INT32": DType.I32, "INT64": DType.I64}
-"""The schema's tensor types that this importer reads; activations are INT8 or FLOAT32."""
+FOLD_LIMIT = 1 << 24
+"""Elements that constant operators of a model may make together: far more than a microcontroller's weights."""
+
+DTYPES = {"FLOAT32": DType.F32, "INT8": DType.I8, "INT32": DType.I32, "INT64": DType.I64, "BOOL": DType.BOOL}
+"""The schema's tensor types that the graph can have; activations are INT8 or FLOAT32."""
+
+CONSTANT_TYPES: Mapping[str, str] = {
+    **{"FLOAT32": "<f4", "FLOAT16": "<f2", "INT8": "<i1", "UINT8": "<u1", "INT16": "<i2"},
+    **{"INT32": "<i4", "INT64": "<i8", "BOOL": "<?"},
+}
+"""The schema's types that constants of the file can have, with numpy's names for them."""
 
 
 def shorten(name: str) -> str:
     """The first of the names that the TFLite converter joins with semicolons when it fuses operators."""
     return name.split(";", 1)[0] or name
+
+
+def sources_of(tensor: FileTensor) -> tuple[str, ...]:
+    """The file's tensors that this one stands for."""
+    return tensor.sources or (tensor.name,)
+
+
+def dequantized(values: Array, quant: QuantParams) -> Array:
+    """(q - zero_point) * scale, rounded once to float32."""
+    scales, zeros = quant.broadcast(values.ndim)
+    return ((values.astype(np.int64) - zeros) * scales).astype(np.float32)
 
 
 class Importer:
@@ -34,7 +54,9 @@ class Importer:
         self.builder.metadata["layout"] = "NHWC"  # of images at inputs and outputs
         self.nodes: dict[int, int] = {}
         self.computed: set[int] = set()
-        self._weights: dict[tuple[int, QuantParams], int] = {}
+        self.folded: dict[int, Array] = {}
+        self.fold_room = FOLD_LIMIT
+        self._weights: dict[tuple[int, str], int] = {}
 
     def record(self, index: int, node: int) -> None:
         """This node is that tensor, which is an input of the model or an operator's output."""
@@ -55,17 +77,22 @@ class Importer:
         if tensor.is_sparse:
             raise UnsupportedError(f"the sparse tensor {shorten(tensor.name)!r}")
         if tensor.type_name not in DTYPES:
-            raise UnsupportedError(
-                f"the {tensor.type_name} tensor {shorten(tensor.name)!r} "
-                "(INT8 and FLOAT32 are supported; docs/models.md lists what is imported)"
-            )
+            known = "INT8, UINT8 with parameters and FLOAT32 are supported; docs/models.md lists what is imported"
+            if tensor.type_name == "INT16":
+                known = "models with 16-bit activations, 16x8, are not supported yet: convert it with int8 activations"
+            raise UnsupportedError(f"the {tensor.type_name} tensor {shorten(tensor.name)!r} ({known})")
+        self.check_shape(tensor)
+        return TensorType(tensor.shape, DTYPES[tensor.type_name], self.quant_of(tensor))
+
+    def check_shape(self, tensor: FileTensor) -> None:
+        """Raises ModelError for a shape without elements, or with more than any memory holds."""
         if any(d < 1 for d in tensor.shape) or math.prod(tensor.shape) > MAX_ELEMENTS:
             raise self.damaged(tensor, f"has the shape {list(tensor.shape)}")
-        return TensorType(tensor.shape, DTYPES[tensor.type_name], self._quant(tensor))
 
-    def _quant(self, tensor: FileTensor) -> QuantParams | None:
-        found, dtype = tensor.quant, DTYPES[tensor.type_name]
-        if found is None or dtype is DType.F32:
+    def quant_of(self, tensor: FileTensor) -> QuantParams | None:
+        """The quantization parameters of an integer tensor, checked; None where it has none."""
+        found, dtype = tensor.quant, DTYPES.get(tensor.type_name, DType.F32)
+        if found is None or not dtype.is_integer:
             return None
         if found.custom:
             raise UnsupportedError(f"the tensor {shorten(tensor.name)!r} with custom quantization")
@@ -76,14 +103,20 @@ class Importer:
         return quant
 
     def values(self, index: int) -> Array | None:
-        """The values of a constant tensor, or None for a tensor that is computed."""
+        """The values of a constant tensor, from the file or worked out, or None for a tensor that is computed."""
+        if index in self.folded:
+            return self.folded[index]
         tensor = self.model.tensors[index]
         if not tensor.data or index in self.computed:
             return None
-        type = self.type_of(index)
-        if len(tensor.data) != type.bytes:
-            raise self.damaged(tensor, f"is {type} but holds {len(tensor.data)} bytes")
-        return np.frombuffer(tensor.data, type.dtype.numpy.newbyteorder("<")).reshape(type.shape)
+        if tensor.type_name not in CONSTANT_TYPES or tensor.is_variable or tensor.is_sparse:
+            self.type_of(index)  # says what is not supported
+        self.check_shape(tensor)
+        dtype = np.dtype(CONSTANT_TYPES[tensor.type_name])
+        if len(tensor.data) != math.prod(tensor.shape) * dtype.itemsize:
+            what = f"{tensor.type_name}{list(tensor.shape)}"
+            raise self.damaged(tensor, f"is {what} but holds {len(tensor.data)} bytes")
+        return np.frombuffer(tensor.data, dtype).reshape(tensor.shape)
 
     def node(self, index: int, operator: FileOperator) -> int:
         """The node of an operand: computed already, or a Param made on first use."""
@@ -98,9 +131,12 @@ class Importer:
         )
         return self.nodes[index]
 
-    def weights(self, index: int, values: Array, quant: QuantParams) -> int:
-        """A Param of a tensor's values in another axis order, one node however many operators share the tensor."""
-        key = (index, quant)
+    def weights(self, index: int, form: str, values: Array, quant: QuantParams | None) -> int:
+        """A Param of a tensor's values in another form, one node however many operators share the tensor.
+
+        `form` names the form: the same tensor may serve operators that want its axes in different orders.
+        """
+        key = (index, form)
         if key not in self._weights:
             name = self.model.tensors[index].name
             self._weights[key] = self.builder.param(name, np.ascontiguousarray(values), quant, (name,))
@@ -117,7 +153,8 @@ class OpContext:
 
     @property
     def requant(self) -> Requant:
-        return self.importer.requant
+        """The rule of an operator that rounds: the caller's, unless the file has it compute uint8."""
+        return Requant.TFLITE_UINT8 if self.operator.was_uint8 else self.importer.requant
 
     def option(self, field: str) -> Option:
         return self.operator.options[field]
@@ -196,9 +233,26 @@ class OpContext:
     def name(self, operand: int) -> str:
         return self.importer.model.tensors[self._index(operand)].name
 
-    def weights(self, values: Array, quant: QuantParams) -> int:
-        """The Param of operand 1, its axes moved to where the IR has them."""
-        return self.importer.weights(self._index(1), values, quant)
+    def weights(self, values: Array, quant: QuantParams | None) -> int:
+        """The Param of operand 1, its axes moved to where the IR has them for this kind of operator."""
+        return self.importer.weights(self._index(1), self.operator.kind, values, quant)
+
+    def reals(self, operand: int, what: str) -> Array:
+        """The float32 values of a constant that is FLOAT32 or FLOAT16, or INT8 with quantization parameters."""
+        index = self._index(operand)
+        values, tensor = self.importer.values(index), self.importer.model.tensors[index]
+        if values is None:
+            raise UnsupportedError(f"{what} that the model computes (tensor {shorten(tensor.name)!r})")
+        if tensor.type_name in ("FLOAT32", "FLOAT16"):
+            return values.astype(np.float32)
+        quant = self.importer.type_of(index).quant
+        if tensor.type_name != "INT8" or quant is None:
+            raise UnsupportedError(f"{what} of type {tensor.type_name} (tensor {shorten(tensor.name)!r})")
+        return dequantized(values, quant)
+
+    def float_param(self, operand: int, form: str, values: Array) -> int:
+        """The Param of a constant's float32 values in another form; `form` names it."""
+        return self.importer.weights(self._index(operand), f"{form} float", values, None)
 
     def bias(self, values: Array | None, channels: int, quant: QuantParams) -> int:
         """The Param of operand 2, or zeros when there is none."""
@@ -208,7 +262,7 @@ class OpContext:
 
     def add(self, op: Op, inputs: Sequence[int], quant: QuantParams | None) -> int:
         """Append the op that computes the output tensor."""
-        return self.importer.builder.add(op, inputs, self.output.name, quant, (self.output.name,))
+        return self.importer.builder.add(op, inputs, self.output.name, quant, sources_of(self.output))
 
     def add_helper(self, op: Op, inputs: Sequence[int], suffix: str, quant: QuantParams | None) -> int:
         """Append an op that the output needs and that the file does not have as a tensor."""

@@ -21,33 +21,33 @@ SCHEMA_VERSION = 3
 
 Option = int | float | bool
 
+_FUSED = ("FusedActivationFunction",)
+_CONV = ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", *_FUSED)
+_POOL = ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", *_FUSED)
+
 OPTION_FIELDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "CONV_2D": (
-        "Conv2DOptions",
-        ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction"),
-    ),
-    "DEPTHWISE_CONV_2D": (
-        "DepthwiseConv2DOptions",
-        (
-            *("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor"),
-            *("DepthMultiplier", "FusedActivationFunction"),
-        ),
-    ),
-    "FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat", "KeepNumDims")),
-    "ADD": ("AddOptions", ("FusedActivationFunction",)),
-    "SUB": ("SubOptions", ("FusedActivationFunction",)),
-    "MUL": ("MulOptions", ("FusedActivationFunction",)),
-    "AVERAGE_POOL_2D": (
-        "Pool2DOptions",
-        ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction"),
-    ),
-    "MAX_POOL_2D": (
-        "Pool2DOptions",
-        ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction"),
-    ),
-    "MEAN": ("ReducerOptions", ("KeepDims",)),
+    "CONV_2D": ("Conv2DOptions", _CONV),
+    "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*_CONV, "DepthMultiplier")),
+    "FULLY_CONNECTED": ("FullyConnectedOptions", ("WeightsFormat", "KeepNumDims", *_FUSED)),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
+    "ADD": ("AddOptions", _FUSED),
+    "SUB": ("SubOptions", _FUSED),
+    "MUL": ("MulOptions", _FUSED),
+    "DIV": ("DivOptions", _FUSED),
+    "AVERAGE_POOL_2D": ("Pool2DOptions", _POOL),
+    "MAX_POOL_2D": ("Pool2DOptions", _POOL),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"), ("ReducerOptions", ("KeepDims",))),
     "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
-    "CONCATENATION": ("ConcatenationOptions", ("Axis", "FusedActivationFunction")),
+    "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
+    "GELU": ("GeluOptions", ("Approximate",)),
+    "CONCATENATION": ("ConcatenationOptions", ("Axis", *_FUSED)),
+    "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
+    "PACK": ("PackOptions", ("Axis",)),
+    "UNPACK": ("UnpackOptions", ("Axis",)),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),
+    ),
 }
 """For each operator with options that matter: the schema's table, and the fields to read from it."""
 
@@ -64,7 +64,10 @@ class FileQuant:
 
 @dataclass(frozen=True)
 class FileTensor:
-    """A tensor of the subgraph. `data` is empty for tensors that are computed; nothing is checked against `shape`."""
+    """A tensor of the subgraph. `data` is empty for tensors that are computed; nothing is checked against `shape`.
+
+    `sources` names the file's tensors that it stands for where those are not its name (formats/tflite_rewrite.py).
+    """
 
     index: int
     name: str
@@ -74,17 +77,23 @@ class FileTensor:
     data: bytes
     is_variable: bool
     is_sparse: bool
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class FileOperator:
-    """An operator: its kind in the schema's words, and tensor indices (-1: an optional operand that is absent)."""
+    """An operator: its kind in the schema's words, and tensor indices (-1: an optional operand that is absent).
+
+    `was_uint8`: it computed UINT8 before formats/tflite_rewrite.py; `mixed`: from INT8, or INT8 from UINT8.
+    """
 
     index: int
     kind: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Option]
+    was_uint8: bool = False
+    mixed: bool = False
 
 
 @dataclass(frozen=True)

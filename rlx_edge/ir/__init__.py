@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx_edge.ir.batch import with_batch
 from rlx_edge.ir.dtype import Array, DType
-from rlx_edge.ir.frozen import Frozen, FrozenAdd, FrozenScale, FrozenSoftmax, FrozenTable, Requant
+from rlx_edge.ir.frozen import Frozen, FrozenAdd, FrozenExp, FrozenScale, FrozenSoftmax, FrozenTable, Requant
 from rlx_edge.ir.graph import Graph, GraphBuilder, Node
 from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
 from rlx_edge.ir.text import to_text
@@ -15,6 +15,7 @@ __all__ = [
     "DType",
     "Frozen",
     "FrozenAdd",
+    "FrozenExp",
     "FrozenScale",
     "FrozenSoftmax",
     "FrozenTable",

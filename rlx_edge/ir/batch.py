@@ -9,13 +9,29 @@ from rlx_edge.errors import ModelError
 from rlx_edge.ir.graph import Graph, GraphBuilder, Node
 from rlx_edge.ir.ops import (
     Activation,
+    ArgMax,
+    ArgMin,
+    ArgSort,
     Binary,
+    Cast,
     Clamp,
+    Compare,
     Concat,
     Conv,
+    Conv3d,
+    ConvTranspose2d,
+    CumProd,
+    Cumsum,
     Dequantize,
+    Expand,
+    Gather,
+    GatherElements,
+    GatherNd,
+    GroupNorm,
     Input,
+    LayerNorm,
     MatMul,
+    Narrow,
     Op,
     Pad,
     Pool,
@@ -24,14 +40,30 @@ from rlx_edge.ir.ops import (
     Quantize,
     Reduce,
     Reshape,
+    Reverse,
+    RmsNorm,
+    ScatterElements,
     ShapeError,
+    Slice,
     Softmax,
+    Tile,
+    TopK,
     Transpose,
+    Trilu,
+    Where,
 )
 from rlx_edge.ir.tensor import Shape
 
-_ONE_BY_ONE = (Activation, Clamp, Quantize, Dequantize, Conv, Pool, QConv2d, QMatMul, Reshape)
-"""Ops that compute each index of their first operand's first axis alone."""
+_ONE_BY_ONE = (
+    *(Activation, Cast, Clamp, Quantize, Dequantize, Reshape),
+    *(Conv, Conv3d, ConvTranspose2d, Pool, QConv2d, QMatMul, GroupNorm),
+)
+"""Ops that compute each index of their first operand's first axis alone; further operands serve all of them."""
+
+_ALONG_AN_AXIS = (Softmax, Cumsum, CumProd, ArgMax, ArgMin, ArgSort, Narrow, Slice, LayerNorm, RmsNorm)
+"""The same, where their axis is another one."""
+
+_BROADCASTING = (Binary, Compare, Where)
 
 
 def sample_shape(shape: Shape) -> Shape:
@@ -77,7 +109,11 @@ def _add_batched(
     across = ModelError(f"{node} works across samples, so this model cannot run in batches")
     if shape[:1] != (1,) or not _keeps_samples_apart(graph, node, batched):
         raise across
-    op: Op = replace(node.op, new_shape=wanted) if isinstance(node.op, Reshape) else node.op
+    op: Op = node.op
+    if isinstance(op, Reshape):
+        op = replace(op, new_shape=wanted)
+    elif isinstance(op, Expand):
+        op = replace(op, target_shape=wanted)
     try:
         added = builder.add(op, inputs, node.name, node.type.quant, node.sources)
     except ShapeError as error:
@@ -91,20 +127,40 @@ def _keeps_samples_apart(graph: Graph, node: Node, batched: Sequence[bool]) -> b
     """Whether index i of the result's first axis, of size 1 in `graph`, needs only that of the batched operands."""
     op, rank = node.op, len(node.type.shape)
     ranks = [len(type.shape) for type in graph.operand_types(node)]
+    only_first = not any(batched[1:])
     if isinstance(op, _ONE_BY_ONE):
-        return not any(batched[1:])
-    if isinstance(op, Binary):  # Broadcasting aligns last axes: an operand of lower rank has its batch elsewhere.
+        return only_first
+    if isinstance(op, _ALONG_AN_AXIS):
+        return only_first and op.axis not in (0, -ranks[0])
+    if isinstance(op, _BROADCASTING):  # Aligns last axes: an operand of lower rank has its batch elsewhere.
         return all(r == rank for r, b in zip(ranks, batched, strict=True) if b)
     if isinstance(op, MatMul):
         if rank == 2:
             return not batched[1]
         return all(r == rank for r, b in zip(ranks, batched, strict=True) if b)
-    if isinstance(op, Reduce):
+    if isinstance(op, Reduce | Reverse):
         return bool(op.axes) and 0 not in op.axes and -ranks[0] not in op.axes
     if isinstance(op, Concat):
         return all(batched) and op.axis not in (0, -rank)
-    if isinstance(op, Softmax):
-        return op.axis not in (0, -rank)
+    return _moves_within_samples(op, ranks, rank, batched)
+
+
+def _moves_within_samples(op: Op, ranks: Sequence[int], rank: int, batched: Sequence[bool]) -> bool:
     if isinstance(op, Transpose):
         return op.perm[0] == 0
-    return isinstance(op, Pad) and op.pads[0] == (0, 0)
+    if isinstance(op, Pad):
+        return op.pads[0] == (0, 0)
+    if isinstance(op, Tile):
+        return op.reps[0] == 1
+    if isinstance(op, Expand):
+        return ranks[0] == rank
+    if isinstance(op, TopK):
+        return rank > 1
+    if isinstance(op, Trilu):
+        return rank > 2
+    if isinstance(op, Gather):  # Of each sample by the same indices, or of a table by each sample's own.
+        inside = op.axis not in (0, -ranks[0])
+        return inside != batched[1] and batched[0] == inside
+    if isinstance(op, GatherElements | ScatterElements):
+        return all(batched) and op.axis not in (0, -ranks[0])
+    return isinstance(op, GatherNd) and all(batched) and op.batch_dims > 0

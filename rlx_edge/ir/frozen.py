@@ -15,6 +15,7 @@ class Requant(Enum):
     RLX = "rlx"
     TFLM = "tflm"
     TFLITE_REF = "tflite_ref"
+    TFLITE_UINT8 = "tflite_uint8"
     SINGLE = "single"
     ONNX = "onnx"
 
@@ -53,4 +54,16 @@ class FrozenTable:
     codes: tuple[int, ...]
 
 
-Frozen = FrozenScale | FrozenAdd | FrozenSoftmax | FrozenTable
+@dataclass(frozen=True)
+class FrozenExp:
+    """Softmax by a table: exp(-d * scale * beta) * 2^27 for each difference d = 0 to 255 to the row's maximum.
+
+    The output's scale is mantissa / 2^shift, with 2^23 <= mantissa < 2^24.
+    """
+
+    powers: tuple[int, ...]
+    mantissa: int
+    shift: int
+
+
+Frozen = FrozenScale | FrozenAdd | FrozenSoftmax | FrozenTable | FrozenExp

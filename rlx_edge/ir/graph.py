@@ -97,6 +97,9 @@ class GraphBuilder:
     def __getitem__(self, node_id: int) -> Node:
         return self._nodes[node_id]
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     def input(self, name: str, type: TensorType, sources: Sequence[str] = ()) -> int:
         unique = self._unique(name)
         return self._append(Input(unique), (), type, unique, sources)

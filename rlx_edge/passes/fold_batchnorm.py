@@ -1,7 +1,7 @@
 """Work per-channel scales and offsets into the convolution or matrix multiply before them.
 
-Batch normalization is imported as Mul and Add by constants. A chain `anchor -> Mul, Add, Sub by one constant a channel`
-becomes one anchor with scaled weights and at most one Add, the bias. The sums are made in double precision.
+Batch normalization is imported as Mul and Add by constants. A chain `anchor -> Mul, Div, Add, Sub by one constant a
+channel` becomes one anchor with scaled weights and at most one Add, the bias. The sums are made in double precision.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import numpy as np
 from rlx_edge.ir import Graph, GraphBuilder
 from rlx_edge.ir.ops import Binary, BinaryOp, MatMul
 from rlx_edge.passes.affine import Affine, follow
-from rlx_edge.passes.rebuild import Ids, builder_like, channel_axis, is_anchor
-from rlx_edge.passes.remove_dead import remove_dead
+from rlx_edge.passes.rebuild import Ids, builder_like, channel_axis, finish, is_anchor
 
 
 def fold_batchnorm(graph: Graph) -> Graph:
@@ -27,7 +26,7 @@ def fold_batchnorm(graph: Graph) -> Graph:
             ids[node.id] = _fold(graph, chains[node.id], builder, ids)
         else:
             ids[node.id] = builder.copy(node, [ids[i] for i in node.inputs], graph)
-    return remove_dead(builder.build([ids[i] for i in graph.outputs]))
+    return finish(builder, [ids[i] for i in graph.outputs], graph)
 
 
 def _fold(graph: Graph, chain: Affine, builder: GraphBuilder, ids: Ids) -> int:

@@ -5,30 +5,72 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx_edge.ir import Graph
+from rlx_edge.passes.activation_rules import recognize_activations
+from rlx_edge.passes.clamp_early import clamp_early
 from rlx_edge.passes.clean_shapes import clean_shapes
+from rlx_edge.passes.finite_masks import finite_masks
 from rlx_edge.passes.fold_batchnorm import fold_batchnorm
+from rlx_edge.passes.fold_constants import fold_constants
+from rlx_edge.passes.fold_pad import fold_pad
+from rlx_edge.passes.fold_scale_ahead import fold_scale_ahead
+from rlx_edge.passes.merge_clamps import merge_clamps
+from rlx_edge.passes.norm_rules import recognize_norms
+from rlx_edge.passes.pool_to_mean import pool_to_mean
 from rlx_edge.passes.remove_dead import remove_dead
 from rlx_edge.passes.scale_to_depthwise import scale_to_depthwise
+from rlx_edge.passes.share_common import share_common
 from rlx_edge.passes.to_nhwc import to_nhwc
 
 Pass = Callable[[Graph], Graph]
 
 PREPARE: tuple[Pass, ...] = (
     remove_dead,  # What no output needs must not hinder the passes that ask "is this the only user?".
+    fold_constants,
     clean_shapes,
+    finite_masks,
+    share_common,  # Before patterns: "the same tensor" must be one node.
+    merge_clamps,  # Before patterns and fold_pad, which look for clamps in one form.
+    recognize_activations,
+    recognize_norms,
+    pool_to_mean,
     fold_batchnorm,
+    fold_scale_ahead,
+    fold_batchnorm,  # The bias that fold_scale_ahead made, with the layer's own.
+    clamp_early,
     to_nhwc,
     scale_to_depthwise,
+    fold_pad,
     clean_shapes,
 )
 """What a float graph goes through before calibration and quantization."""
 
+CLEAN: tuple[Pass, ...] = (remove_dead, fold_constants, clean_shapes, share_common, fold_pad)
+"""What any graph may go through: every output keeps its bits, on int8 too."""
+
+
+ROUNDS = 8
+"""How often the passes run at most, should they never agree. Most models take two; the second changes nothing."""
+
 
 def prepare(graph: Graph) -> Graph:
-    """The float graph as it is calibrated and quantized: folded, in NHWC, without needless shape ops.
+    """The float graph as it is calibrated and quantized: folded, in NHWC, without needless ops.
 
     The same function with the same inputs and outputs; running it again changes nothing.
     """
-    for step in PREPARE:
-        graph = step(graph)
+    return _until_stable(PREPARE, graph)
+
+
+def clean(graph: Graph) -> Graph:
+    """The same graph with less to compute, each output the same to the last bit; for float and int8 graphs."""
+    return _until_stable(CLEAN, graph)
+
+
+def _until_stable(passes: tuple[Pass, ...], graph: Graph) -> Graph:
+    """What one pass made may be what an earlier one looks for. A pass with nothing to do returns what it got."""
+    for _ in range(ROUNDS):
+        before = graph
+        for step in passes:
+            graph = step(graph)
+        if graph is before:
+            break
     return graph

@@ -12,8 +12,7 @@ import numpy as np
 from rlx_edge.ir import DType, Graph, GraphBuilder, Node
 from rlx_edge.ir.ops import Binary, BinaryOp, Conv, Layout
 from rlx_edge.passes.affine import Affine, follow
-from rlx_edge.passes.rebuild import Ids, builder_like, channel_axis, constant_operand
-from rlx_edge.passes.remove_dead import remove_dead
+from rlx_edge.passes.rebuild import Ids, builder_like, channel_axis, constant_operand, finish
 
 
 def scale_to_depthwise(graph: Graph) -> Graph:
@@ -31,7 +30,7 @@ def scale_to_depthwise(graph: Graph) -> Graph:
             ids[node.id] = _convolution(chains[node.id], builder, ids)
         else:
             ids[node.id] = builder.copy(node, [ids[i] for i in node.inputs], graph)
-    return remove_dead(builder.build([ids[i] for i in graph.outputs]))
+    return finish(builder, [ids[i] for i in graph.outputs], graph)
 
 
 def _chain_from(graph: Graph, node: Node) -> Affine | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Node, QuantParams, Requant, TensorType, real_multipliers
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.ir import DType, Graph, GraphBuilder, Node, QuantParams, Requant, TensorType, real_multipliers
 from rlx_edge.ir.ops import (
     Activation,
     Binary,
@@ -30,8 +31,8 @@ from rlx_edge.ir.ops import (
 )
 from rlx_edge.ir.ops.conv import pad_sides
 from rlx_edge.passes.fuse import Fusion, bounds_of
-from rlx_edge.quant.schemes import quantize_weights
-from rlx_edge.reference.fixedpoint import quantize_f32
+from rlx_edge.quant.schemes import QuantizedWeights
+from rlx_edge.reference.fixedpoint import freeze, quantize_f32
 
 ANCHORS = (Conv, MatMul)
 """Ops with weights, which must be constants."""
@@ -46,6 +47,7 @@ class Lowering:
     requant: Requant
     params: Mapping[int, QuantParams]
     fusions: Mapping[int, Fusion]
+    layers: Mapping[int, QuantizedWeights]
     ids: dict[int, int] = field(default_factory=dict)
 
     def operand(self, float_id: int, quant: QuantParams | None = None) -> int:
@@ -80,17 +82,11 @@ def _input(lowering: Lowering, node: Node) -> int:
     return lowering.builder.input(node.name, type, node.sources)
 
 
-def _weights(lowering: Lowering, fusion: Fusion, axis: int) -> tuple[list[int], QuantParams]:
+def _weights(lowering: Lowering, fusion: Fusion) -> tuple[list[int], QuantParams]:
     """Parameters for the weights and bias of a fusion's anchor, and the weights' parameters."""
-    graph, builder, anchor = lowering.graph, lowering.builder, fusion.anchor
-    held = graph.nodes[anchor.inputs[1]]
-    values = graph.constant(held)
-    assert values is not None
-    channels = values.shape[axis]
-    bias: Array = np.zeros(channels) if fusion.bias is None else fusion.bias
-    made = quantize_weights(values, axis, bias, lowering.params[anchor.inputs[0]].scale)
-    w = builder.param(held.name, made.weights, made.weight_params)
-    b = builder.param(f"{fusion.last.name}.bias_i32", made.bias, made.bias_params)
+    made = lowering.layers[fusion.last.id]
+    w = lowering.builder.param(lowering.graph.nodes[fusion.anchor.inputs[1]].name, made.weights, made.weight_params)
+    b = lowering.builder.param(f"{fusion.last.name}.bias_i32", made.bias, made.bias_params)
     return [w, b], made.weight_params
 
 
@@ -99,7 +95,7 @@ def _conv(lowering: Lowering, node: Node) -> int:
     op = fusion.anchor.op
     assert isinstance(op, Conv)
     x, out = lowering.params[fusion.anchor.inputs[0]], lowering.params[node.id]
-    operands, w = _weights(lowering, fusion, axis=0)
+    operands, w = _weights(lowering, fusion)
     lowered = QConv2d(
         kernel_size=op.kernel_size,
         stride=op.stride,
@@ -121,7 +117,7 @@ def _matmul(lowering: Lowering, node: Node) -> int:
     """Rows of all batch axes become the rows of one matrix."""
     fusion = lowering.fusions[node.id]
     x, out = lowering.params[fusion.anchor.inputs[0]], lowering.params[node.id]
-    operands, w = _weights(lowering, fusion, axis=1)
+    operands, w = _weights(lowering, fusion)
     op = QMatMul(
         x_zp=x.zero_point,
         w_zp=0,
@@ -146,6 +142,20 @@ def _binary(lowering: Lowering, node: Node) -> int:
     clamp = lowering.clamp(fusion.low, fusion.high, node)
     lowered = Binary(op.fn, lowering.requant, clamp)
     return lowering.result(node, lowered, [lowering.operand(i) for i in fusion.anchor.inputs])
+
+
+def _activation(lowering: Lowering, node: Node) -> int:
+    """A table of the 256 results; what is only bounds requantizes instead."""
+    assert isinstance(node.op, Activation)
+    if bounds_of(node) is not None:
+        return _bounded(lowering, node)
+    x = lowering.operand(node.inputs[0])
+    op = replace(node.op, requant=lowering.requant)
+    try:
+        freeze(op, [lowering.builder[x].type], TensorType(node.type.shape, DType.I8, lowering.params[node.id]))
+    except UnsupportedError:  # The rule's own kernel does not take such scales: the function of real values does.
+        op = replace(op, requant=Requant.RLX)
+    return lowering.result(node, op, [x])
 
 
 def _bounded(lowering: Lowering, node: Node) -> int:
@@ -202,7 +212,7 @@ LOWER: dict[type[Op], Callable[[Lowering, Node], int]] = {
     Conv: _conv,
     MatMul: _matmul,
     Binary: _binary,
-    Activation: _bounded,
+    Activation: _activation,
     Clamp: _bounded,
     Pool: _pool,
     Reduce: _reduce,

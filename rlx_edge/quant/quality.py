@@ -10,10 +10,15 @@ import numpy as np
 from rlx_edge.data import Data
 from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import Input, Leaf, Softmax
+from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
-from rlx_edge.quant.batches import batches
-from rlx_edge.reference import run_all
+from rlx_edge.quant.batches import batches, samples_within
+from rlx_edge.quant.masks import FACTOR, LEAST
+from rlx_edge.reference.fast_integer import run_all
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
+
+MEMORY_BYTES = 128 << 20
+"""What the tensors of a batch may take, in both graphs together."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Quality:
     """SQNR is 10 log10(sum of squares / sum of squared errors) over all samples; infinite without any error.
 
     The output's is taken before a final softmax, which hides errors. `agreement` is the share of samples with the same
-    largest output, or None where the output is a single number.
+    largest output, or None where the output is a single number. Masks (masks.py) do not count.
     """
 
     output_sqnr_db: float
@@ -41,14 +46,22 @@ class Quality:
 
 
 @dataclass
-class _Sums:
+class Sums:
+    """Signal and noise of one tensor, over all samples so far."""
+
     signal: float = 0.0
     noise: float = 0.0
 
-    def add(self, expected: Array, found: Array) -> None:
-        wide = expected.astype(np.float64)
-        self.signal += float(np.sum(wide * wide))
-        self.noise += float(np.sum((found.astype(np.float64) - wide) ** 2))
+    def add(self, expected: Array, found: Array, node: Node) -> None:
+        """Take in float values and what an int8 node has for them, as real values; masks are left out."""
+        wide, error = expected.astype(np.float64), found.astype(np.float64)
+        error -= wide
+        limit = mask_limit(node)
+        if max(float(wide.max()), -float(wide.min())) >= limit:
+            plain = np.abs(wide) < limit
+            wide, error = wide[plain], error[plain]
+        self.signal += _squares(wide)
+        self.noise += _squares(error)
 
     @property
     def db(self) -> float:
@@ -57,31 +70,50 @@ class _Sums:
         return float(10 * np.log10(self.signal / self.noise)) if self.signal > 0 else float("-inf")
 
 
+def _squares(values: Array) -> float:
+    """The sum of squares, without BLAS, whose threads cost more than they bring here."""
+    flat = values.reshape(-1)
+    return float(np.einsum("i,i->", flat, flat))
+
+
+def mask_limit(node: Node) -> float:
+    """Float values from here on are masks beside what an int8 node's codes stand for; infinite for a float node."""
+    quant = node.type.quant
+    if quant is None or quant.axis is not None:
+        return float("inf")
+    reach = max(-128 - quant.zero_point, 127 - quant.zero_point, key=abs)
+    return 0.9 * max(LEAST, FACTOR * abs(reach) * quant.scale)  # A mask has a value added to it.
+
+
 @dataclass
 class _Totals:
-    tensors: dict[str, _Sums] = field(default_factory=dict)
-    outputs: _Sums = field(default_factory=_Sums)
+    tensors: dict[str, Sums] = field(default_factory=dict)
+    outputs: Sums = field(default_factory=Sums)
     agreed: int = 0
 
 
 def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
-    """Compare the two on data for the float graph. Raises ModelError or DataError where they do not fit together."""
-    prepared = prepare(float_graph)
-    pairs = _pairs(prepared, int8_graph)
-    totals = _Totals({node.name: _Sums() for _, node in pairs})
-    judged = _judged(prepared, int8_graph)
-    for batch in batches(data, prepared, int8_graph):
+    """Compare the two on data for the float graph. Raises ModelError or DataError where they do not fit together.
+
+    The int8 graph runs with its exact integers, the float graph in float32 (reference/fast.py).
+    """
+    prepared, int8_graph = prepare(float_graph), freeze(int8_graph)  # So that multipliers are worked out once.
+    named = pairs(prepared, int8_graph)
+    totals = _Totals({node.name: Sums() for _, node in named})
+    compared = judged(prepared, int8_graph)
+    first_a, first_b = output_pairs(prepared, int8_graph)[0]
+    most = samples_within(MEMORY_BYTES, prepared, int8_graph)
+    for batch in batches(data, prepared, int8_graph, most=most):
         reference, quantized = batch.graphs
         expected = run_all(reference, batch.inputs)
-        found = _real_values(quantized, _quantized_inputs(quantized, batch.inputs))
-        for a, b in pairs:
-            totals.tensors[b.name].add(expected[a.name], found[b.name])
-        for a, b in judged:
-            totals.outputs.add(expected[a.name], found[b.name])
-        first_a, first_b = _outputs(prepared, int8_graph)[0]
-        totals.agreed += _same_top(expected[first_a.name], found[first_b.name], batch.count)
+        found = real_values(quantized, run_all(quantized, quantized_inputs(quantized, batch.inputs)))
+        for a, b in named:
+            totals.tensors[b.name].add(expected[a.name], found[b.name], b)
+        for a, b in compared:
+            totals.outputs.add(expected[a.name], found[b.name], b)
+        totals.agreed += same_top(expected[first_a.name], found[first_b.name], batch.count)
     tensors = []
-    for _, node in pairs:
+    for _, node in named:
         assert node.type.quant is not None
         quant = node.type.quant
         tensors.append(TensorQuality(node.name, totals.tensors[node.name].db, quant.scale, quant.zero_point))
@@ -93,41 +125,41 @@ def _computed(node: Node) -> bool:
     return isinstance(node.op, Input) or not isinstance(node.op, Leaf)
 
 
-def _pairs(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
-    """Tensors that both graphs hold under one name, in the int8 graph's order."""
+def pairs(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
+    """Tensors that both graphs hold under one name, in the int8 graph's order. The float graph is prepared."""
     named = {node.name: node for node in float_graph.nodes if _computed(node) and node.type.dtype is DType.F32}
     return [(named[n.name], n) for n in int8_graph.nodes if _computed(n) and n.name in named and n.type.quant]
 
 
-def _outputs(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
+def output_pairs(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
     return list(zip(float_graph.output_nodes, int8_graph.output_nodes, strict=True))
 
 
-def _judged(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
+def judged(float_graph: Graph, int8_graph: Graph) -> list[tuple[Node, Node]]:
     """The outputs, or the logits where an output is a softmax and both graphs hold them under one name."""
     named = {node.name: node for node in int8_graph.nodes}
     found = []
-    for a, b in _outputs(float_graph, int8_graph):
+    for a, b in output_pairs(float_graph, int8_graph):
         logits = float_graph.nodes[a.inputs[0]] if isinstance(a.op, Softmax) else a
         found.append((logits, named[logits.name]) if logits.name in named else (a, b))
     return found
 
 
-def _quantized_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def quantized_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Float inputs at the parameters of an int8 graph's inputs."""
     return {
         node.name: inputs[node.name] if node.type.quant is None else quantize_f32(inputs[node.name], node.type.quant)
         for node in graph.inputs
     }
 
 
-def _real_values(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def real_values(graph: Graph, values: Mapping[str, Array]) -> dict[str, Array]:
     """Every tensor's real values by name."""
-    values = run_all(graph, inputs)
     quant = {node.name: node.type.quant for node in graph.nodes}
     return {name: v if (q := quant[name]) is None else dequantize_f32(v, q) for name, v in values.items()}
 
 
-def _same_top(expected: Array, found: Array, count: int) -> int:
+def same_top(expected: Array, found: Array, count: int) -> int:
     """How many of `count` samples have the same largest output."""
     flat = [values.reshape(count, -1) for values in (expected, found)]
     return int(np.sum(flat[0].argmax(axis=1) == flat[1].argmax(axis=1)))

@@ -2,34 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
-from rlx_edge.errors import UnsupportedError
+from rlx_edge.data import Data
+from rlx_edge.errors import EdgeError, UnsupportedError
 from rlx_edge.ir import DType, Graph, Node, Requant
-from rlx_edge.ir.ops import Concat, Input, Leaf, MatMul, Reduce, ReduceOp
-from rlx_edge.passes.fuse import find_fusions, fused_away
+from rlx_edge.ir.ops import Binary, BinaryOp, Concat, Input, Leaf, MatMul, Pad, PadMode, Reduce, ReduceOp
+from rlx_edge.passes.fuse import fused_away
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.rebuild import builder_like, is_anchor
 from rlx_edge.passes.remove_dead import remove_dead
-from rlx_edge.quant.assign import assign_params
-from rlx_edge.quant.calibrate import Calibration
+from rlx_edge.quant.assign import Assignment, assign
+from rlx_edge.quant.bias_correction import correct_bias
+from rlx_edge.quant.calibrate import Calibration, calibrate
+from rlx_edge.quant.equalize import EQUALIZED, equalize
+from rlx_edge.quant.headroom import widen
+from rlx_edge.quant.layerwise import Method, improve
 from rlx_edge.quant.lower import ANCHORS, LOWER, Lowering
+from rlx_edge.quant.recipe import ADAPTIVE, Recipe
+from rlx_edge.quant.rounding import round_adaptively
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
 
 
-def quantize(graph: Graph, calibration: Calibration, requant: Requant = Requant.TFLM) -> Graph:
+@dataclass(frozen=True)
+class Quantized:
+    """What a recipe made: the int8 graph, and the float graph and the calibration that it was made from.
+
+    The float graph computes what the given one does; where the recipe equalizes, its inner tensors have other scales,
+    so it is this one that inner tensors of the int8 graph compare with.
+    """
+
+    graph: Graph
+    float_graph: Graph
+    calibration: Calibration
+
+
+def apply_recipe(
+    graph: Graph, data: Data, recipe: Recipe, requant: Requant = Requant.TFLM, progress: Progress | None = None
+) -> Quantized:
+    """Equalize, calibrate and quantize a float graph on data, as the recipe says.
+
+    Raises what `calibrate` and `quantize` raise; a graph that has no int8 form is refused before any work.
+    """
+    refuse_unsupported(prepare(graph))
+    float_graph = equalize(graph, data) if recipe.equalize else graph
+    calibration = calibrate(float_graph, data, recipe.observer, _stage("calibrating", progress), search=recipe.search)
+    if recipe.headroom:
+        calibration = widen(float_graph, calibration, data)
+    int8 = quantize(float_graph, calibration, requant, recipe, data, _stage("quantizing", progress))
+    return Quantized(int8, float_graph, calibration)
+
+
+def quantize(
+    graph: Graph,
+    calibration: Calibration,
+    requant: Requant = Requant.TFLM,
+    recipe: Recipe | None = None,
+    data: Data | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Graph:
     """The int8 graph: int8 inputs and outputs, every op under one rounding rule.
 
-    Node names, sources and the layouts of inputs and outputs are those of the float graph. Raises UnsupportedError
-    listing every node that has no int8 form.
+    Of a recipe, this does what comes after calibration, rounding and bias correction, for which it runs the model on
+    `data` layer by layer; `apply_recipe` does all of it. Node names, sources and the layouts of inputs and outputs are
+    those of the float graph. Raises UnsupportedError listing every node that has no int8 form, and EdgeError for a
+    recipe that needs data, or an equalized graph, and is given none.
     """
     prepared = prepare(graph)
+    refuse_unsupported(prepared)
+    recipe = recipe or Recipe()
+    if recipe.equalize and EQUALIZED not in graph.metadata:
+        raise EdgeError(
+            f"the recipe equalizes, but {graph.name!r} was not: calibrate and quantize equalize(graph, data), "
+            "or use apply_recipe"
+        )
+    assignment = assign(prepared, calibration.ranges)
+    methods: list[Method] = []
+    if recipe.rounding == ADAPTIVE:
+        methods.append(partial(round_adaptively, centered=recipe.bias_correction))
+    if recipe.bias_correction:
+        methods.append(correct_bias)
+    if methods:
+        if data is None or len(data) == 0:
+            raise EdgeError("adaptive rounding and bias correction run the model on data: give the calibration's too")
+        assignment = improve(assignment, data, methods, progress)
+    return build_int8(assignment, requant)
+
+
+def _stage(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:
+    return None if progress is None else partial(progress, name)
+
+
+def refuse_unsupported(prepared: Graph) -> None:
+    """Raise UnsupportedError listing every node of a prepared graph that has no int8 form."""
     problems = [f"{node}: {problem}" for node in prepared.nodes for problem in _problems(prepared, node)]
     if problems:
-        raise UnsupportedError(f"{graph.name!r} cannot be quantized to int8:", problems)
-    fusions = find_fusions(prepared)
-    inside = fused_away(prepared, fusions)
-    params = assign_params(prepared, fusions, calibration.ranges)
-    lowering = Lowering(prepared, builder_like(prepared), requant, params, fusions)
+        raise UnsupportedError(f"{prepared.name!r} cannot be quantized to int8:", problems)
+
+
+def build_int8(assignment: Assignment, requant: Requant) -> Graph:
+    """The int8 graph that stores exactly what an assignment says."""
+    prepared, fusions = assignment.graph, assignment.fusions
+    inside = fused_away(prepared, dict(fusions))
+    builder = builder_like(prepared)
+    lowering = Lowering(prepared, builder, requant, assignment.params, fusions, assignment.layers)
     for node in prepared.nodes:
         if node.id not in inside and (isinstance(node.op, Input) or not isinstance(node.op, Leaf)):
             lowering.ids[node.id] = LOWER[type(node.op if node.id not in fusions else fusions[node.id].anchor.op)](
@@ -53,6 +133,10 @@ def _problems(graph: Graph, node: Node) -> Iterator[str]:
         yield f"weights of shape {list(graph.operand_types(node)[1].shape)}; a matrix is needed"
     elif isinstance(node.op, Reduce) and node.op.op is not ReduceOp.MEAN:
         yield f"a reduction by {node.op.op.value}; only Mean has an int8 form"
+    elif isinstance(node.op, Binary) and node.op.fn not in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL):
+        yield f"the function {node.op.fn.value}; Add, Sub and Mul have an int8 form"
+    elif isinstance(node.op, Pad) and node.op.mode is not PadMode.CONSTANT:
+        yield f"padding in mode {node.op.mode.value}; only Constant has an int8 form"
     elif all(graph.constant(o) is not None for o in graph.operands(node)):
         yield "all of its operands are constants; fold it before quantization"
     elif isinstance(node.op, Concat) and (

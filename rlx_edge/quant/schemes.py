@@ -25,6 +25,9 @@ BIAS_MAX = 1 << 30
 SMALLEST_SCALE = 1e-12
 """Smaller scales would lose precision to float32's subnormals once two are multiplied."""
 
+LARGEST_SCALE = 2.0**60
+"""The product of two larger ones would be infinite in float32; what they would cover is clipped."""
+
 SOFTMAX_OUTPUT = QuantParams.per_tensor(1 / 256, -128)
 
 
@@ -33,7 +36,7 @@ def activation_params(range: Range) -> QuantParams:
     low, high = min(range.low, 0.0), max(range.high, 0.0)
     if low == high:
         return QuantParams.per_tensor(1.0, 0)
-    scale = _float32(max((high - low) / CODES, SMALLEST_SCALE))
+    scale = _float32(min(max((high - low) / CODES, SMALLEST_SCALE), LARGEST_SCALE))
     zero_point = int(round_half_away(np.array(-128 - low / scale)))
     return QuantParams.per_tensor(scale, min(max(zero_point, -128), 127))
 
@@ -49,23 +52,33 @@ class QuantizedWeights:
 
 
 def quantize_weights(weights: Array, axis: int, bias: Array, x_scale: float) -> QuantizedWeights:
-    """Weights with output channels along `axis`, and their bias [C] in real values.
+    """Weights with output channels along `axis`, rounded to nearest, and their bias [C] in real values.
 
     A channel's scale is max|w| / 127, raised where the bias would not fit int32 otherwise. A channel of zeros takes
     the largest scale of the others.
     """
+    params = weight_params(weights, axis, bias, x_scale)
+    steps, _ = params.broadcast(weights.ndim)
+    q = np.clip(round_half_away(weights.astype(np.float64) / steps), -WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
+    return QuantizedWeights(np.ascontiguousarray(q), params, *quantize_bias(bias, params, x_scale))
+
+
+def weight_params(weights: Array, axis: int, bias: Array, x_scale: float) -> QuantParams:
+    """The scales that `quantize_weights` gives."""
     others = tuple(i for i in range(weights.ndim) if i != axis)
     largest = np.abs(weights.astype(np.float64)).max(axis=others)
     scales = np.maximum(largest / WEIGHT_MAX, SMALLEST_SCALE)
     scales[largest == 0] = scales.max() if largest.any() else 1.0
     scales = np.maximum(scales, np.abs(bias) / (x_scale * BIAS_MAX))
-    params = QuantParams(tuple(_float32(s) for s in scales), (0,) * len(scales), axis)
-    steps, _ = params.broadcast(weights.ndim)
-    q = np.clip(round_half_away(weights.astype(np.float64) / steps), -WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
-    bias_scales = np.array(params.scales) * x_scale
-    q_bias = round_half_away(bias.astype(np.float64) / bias_scales).astype(np.int32)
-    bias_params = QuantParams(tuple(float(s) for s in bias_scales), (0,) * len(scales), 0)
-    return QuantizedWeights(np.ascontiguousarray(q), params, q_bias, bias_params)
+    return QuantParams(tuple(_float32(min(s, LARGEST_SCALE)) for s in scales), (0,) * len(scales), axis)
+
+
+def quantize_bias(bias: Array, weight_params: QuantParams, x_scale: float) -> tuple[Array, QuantParams]:
+    """A bias [C] in real values as int32 at x_scale * w_scale, and its parameters."""
+    scales = np.array(weight_params.scales) * x_scale
+    # The bounds matter only where the largest scale is too small for the bias.
+    q = np.clip(round_half_away(bias.astype(np.float64) / scales), -2 * BIAS_MAX, 2 * BIAS_MAX - 1).astype(np.int32)
+    return q, QuantParams(tuple(float(s) for s in scales), (0,) * len(scales), 0)
 
 
 def constant_params(values: Array) -> QuantParams:

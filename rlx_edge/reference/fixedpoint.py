@@ -16,13 +16,42 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import Array, DType, Frozen, FrozenAdd, FrozenScale, FrozenSoftmax, QuantParams, Requant, TensorType
-from rlx_edge.ir.ops import Binary, BinaryOp, Op, Pool, QConv2d, QMatMul, Quantize, Reduce, ReduceOp, Softmax
+from rlx_edge.ir import (
+    Array,
+    DType,
+    Frozen,
+    FrozenAdd,
+    FrozenExp,
+    FrozenScale,
+    FrozenSoftmax,
+    FrozenTable,
+    QuantParams,
+    Requant,
+    TensorType,
+)
+from rlx_edge.ir.ops import (
+    Activation,
+    Binary,
+    BinaryOp,
+    Op,
+    Pool,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    Reduce,
+    ReduceOp,
+    Softmax,
+)
+from rlx_edge.reference import unary
 
 Int = Array
 
 ADD_LEFT_SHIFT = 20
 SOFTMAX_INTEGER_BITS = 5
+EXP_BITS = 27
+"""Fraction bits of softmax's powers under the rule onnx: sums of 4,095 of them, times 24 bits, fit 63 bits."""
+FLOAT32_SCALES = (2.0**-40, 2.0**40)
+SOFTMAX_SCALES = (2.0**-12, 1.0)
 
 # ---- Arithmetic ----------------------------------------------------------------------------------------------------
 
@@ -64,11 +93,26 @@ def scale_single_rounding(x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike)
     return (product + (np.int64(1) << (total - 1))) >> total
 
 
+def scale_float32(x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike) -> Int:
+    """rint(float32(x) * real) with real = multiplier / 2^31 * 2^shift, a float32: each step rounded to the nearest
+    float32, ties to even, as ONNX Runtime's kernels do (rule onnx)."""
+    real = np.ldexp(np.asarray(multiplier, np.float64), np.asarray(shift) - 31).astype(np.float32)
+    product = np.asarray(x, np.int64).astype(np.float32) * real
+    return np.asarray(np.clip(np.rint(product).astype(np.float64), -(2.0**40), 2.0**40).astype(np.int64))
+
+
+_SCALE: dict[Requant, Callable[[ArrayLike, ArrayLike, ArrayLike], Int]] = {
+    Requant.TFLM: scale_double_rounding,
+    Requant.TFLITE_REF: scale_double_rounding,
+    Requant.TFLITE_UINT8: scale_double_rounding,
+    Requant.SINGLE: scale_single_rounding,
+    Requant.ONNX: scale_float32,
+}
+
+
 def rescale(x: Int, frozen: FrozenScale, rule: Requant) -> Int:
-    """Apply frozen multipliers and shifts along the last axis, under an integer rule."""
-    multipliers, shifts = np.array(frozen.multipliers, np.int64), np.array(frozen.shifts, np.int64)
-    scale = scale_single_rounding if rule is Requant.SINGLE else scale_double_rounding
-    return scale(x, multipliers, shifts)
+    """Apply frozen multipliers and shifts along the last axis, under a rule that has them."""
+    return _SCALE[rule](x, np.array(frozen.multipliers, np.int64), np.array(frozen.shifts, np.int64))
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -98,12 +142,17 @@ def frozen_scale(reals: Sequence[float]) -> FrozenScale:
 # ---- Real numbers to integers and back -------------------------------------------------------------------------------
 
 
-def quantize_f32(x: Array, quant: QuantParams, dtype: DType = DType.I8) -> Array:
-    """saturate(round(x / scale) + zero_point), the division in float32, ties away from zero. NaN gives zero_point."""
+def quantize_f32(
+    x: Array, quant: QuantParams, dtype: DType = DType.I8, rounding: Callable[[Array], Array] = round_half_away
+) -> Array:
+    """saturate(round(x / scale) + zero_point), the division in float32. NaN gives zero_point.
+
+    `rounding`: ties away from zero; np.rint, ties to even, is that of the rule onnx.
+    """
     scales, zeros = quant.broadcast(x.ndim)
     low, high = dtype.limits
     with np.errstate(over="ignore", invalid="ignore"):
-        ratio = round_half_away(x.astype(np.float32) / scales.astype(np.float32))
+        ratio = rounding(x.astype(np.float32) / scales.astype(np.float32))
     wide = np.nan_to_num(ratio.astype(np.float64), nan=0.0, posinf=2.0**40, neginf=-(2.0**40))
     bounded = np.clip(wide, -(2.0**40), 2.0**40).astype(np.int64)
     return np.asarray(np.clip(bounded + zeros, low, high).astype(dtype.numpy))
@@ -162,6 +211,12 @@ def _product_f32(op: Op, operands: Sequence[TensorType], out: TensorType) -> Fro
     return frozen_scale([float(np.float32(x.scale) * np.float32(w.scale)) / y.scale])
 
 
+def _product_all_f32(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenScale:
+    """Product and quotient both rounded to float32, as tflite-runtime's MUL does."""
+    a, b, y = (np.float32(_quant(type).scale) for type in (*operands, out))
+    return frozen_scale([float(a * b / y)])
+
+
 def _ratio(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenScale:
     """in_scale / out_scale."""
     return frozen_scale([_quant(operands[0]).scale / _quant(out).scale])
@@ -170,7 +225,9 @@ def _ratio(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenSca
 def _binary(op: Op, operands: Sequence[TensorType], out: TensorType) -> Frozen:
     assert isinstance(op, Binary)
     if op.fn is BinaryOp.MUL:
-        return _product(op, operands, out)
+        return _product(op, operands, out) if op.requant is Requant.TFLM else _product_all_f32(op, operands, out)
+    if op.fn not in (BinaryOp.ADD, BinaryOp.SUB):
+        raise ValueError(f"an int8 {op.fn.value}")
     a, b, y = _quant(operands[0]).scale, _quant(operands[1]).scale, _quant(out).scale
     twice_max = 2.0 * max(a, b)
     return FrozenAdd(
@@ -205,34 +262,112 @@ def _softmax(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenS
     return FrozenSoftmax(multiplier, left_shift, -radius)
 
 
+# ---- Rule onnx: the same steps in float32 ----------------------------------------------------------------------------
+
+
+def _product_float32(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenScale:
+    """x_scale * w_scale / out_scale, each step rounded to float32."""
+    x, w, y = _quant(operands[0]), _quant(operands[1]), _quant(out)
+    with np.errstate(over="ignore", under="ignore"):
+        reals = np.float32(x.scale) * np.array(w.scales, np.float32) / np.float32(y.scale)
+    return frozen_scale([float(real) for real in reals])
+
+
+def _mean_float32(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenScale:
+    """in_scale / (out_scale * count), each step rounded to float32."""
+    assert isinstance(op, Reduce)
+    if op.op is not ReduceOp.MEAN:
+        raise ValueError(f"an int8 reduction {op.op.value}")
+    count = operands[0].elements // out.elements
+    return frozen_scale(
+        [float(np.float32(_quant(operands[0]).scale) / (np.float32(_quant(out).scale) * np.float32(count)))]
+    )
+
+
+def _scales_float32(op: Op, operands: Sequence[TensorType], out: TensorType) -> None:
+    """Float32 arithmetic on the scales themselves; they must be such that no step overflows or is subnormal."""
+    low, high = FLOAT32_SCALES
+    for scale in (_quant(type).scale for type in (*operands, out)):
+        if not low <= scale <= high:
+            raise ValueError(f"a scale of {scale:g}; the rule onnx takes {low:g} to {high:g} here")
+    if isinstance(op, Binary) and op.fn not in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL):
+        raise ValueError(f"an int8 {op.fn.value}")
+
+
+def _table_float32(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenTable:
+    """quantize(f(dequantize(q))) of every code q, in float32."""
+    codes = np.arange(-128, 128).astype(np.int8)
+    real = dequantize_f32(codes, _quant(operands[0]))
+    if isinstance(op, Activation):
+        real = unary.apply(op.fn, real, op.alpha)
+    return FrozenTable(tuple(int(q) for q in quantize_f32(real, _quant(out), rounding=np.rint)))
+
+
+def _softmax_table(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenExp:
+    """Powers in float64, rounded to 27 bits; the rest of softmax is integer arithmetic (reference/fixedsoftmax.py)."""
+    assert isinstance(op, Softmax)
+    low, high = SOFTMAX_SCALES
+    scale = float(np.float32(_quant(out).scale))
+    if not low <= scale <= high:
+        raise ValueError(f"an output scale of {scale:g}; the rule onnx takes {low:g} to {high:g} for softmax")
+    differences = np.arange(256, dtype=np.float64) * (_quant(operands[0]).scale * op.beta)
+    powers = np.rint(np.exp(-differences) * (1 << EXP_BITS))
+    mantissa, exponent = math.frexp(scale)
+    return FrozenExp(tuple(int(p) for p in powers), int(mantissa * (1 << 24)), 24 - exponent)
+
+
+def _table(op: Op, operands: Sequence[TensorType], out: TensorType) -> FrozenTable:
+    from rlx_edge.reference.activation_tables import freeze_activation  # it builds on this file's arithmetic
+
+    assert isinstance(op, Activation)
+    return freeze_activation(op, _quant(operands[0]), _quant(out))
+
+
 _FreezeFunction = Callable[[Op, Sequence[TensorType], TensorType], Frozen | None]
 
 _FREEZE: dict[tuple[type[Op], Requant], _FreezeFunction] = {
+    (Activation, Requant.ONNX): _table_float32,
     (QConv2d, Requant.TFLM): _product,
     (QConv2d, Requant.TFLITE_REF): _product,
+    (QConv2d, Requant.TFLITE_UINT8): _product_f32,
     (QConv2d, Requant.SINGLE): _product,
-    (QConv2d, Requant.ONNX): _none,
+    (QConv2d, Requant.ONNX): _product_float32,
     (QConv2d, Requant.RLX): _none,
     (QMatMul, Requant.TFLM): _product,
     (QMatMul, Requant.TFLITE_REF): _product_f32,
+    (QMatMul, Requant.TFLITE_UINT8): _product_f32,
     (QMatMul, Requant.SINGLE): _product,
-    (QMatMul, Requant.ONNX): _none,
+    (QMatMul, Requant.ONNX): _product_float32,
     (QMatMul, Requant.RLX): _none,
     (Binary, Requant.TFLM): _binary,
     (Binary, Requant.TFLITE_REF): _binary,
+    (Binary, Requant.TFLITE_UINT8): _binary,
+    (Binary, Requant.ONNX): _scales_float32,
     (Binary, Requant.RLX): _none,
     (Quantize, Requant.TFLM): _ratio,
     (Quantize, Requant.TFLITE_REF): _ratio,
+    (Quantize, Requant.TFLITE_UINT8): _ratio,
+    (Quantize, Requant.ONNX): _table_float32,
     (Quantize, Requant.RLX): _none,
     (Pool, Requant.TFLM): _none,
     (Pool, Requant.TFLITE_REF): _none,
+    (Pool, Requant.TFLITE_UINT8): _none,
+    (Pool, Requant.ONNX): _scales_float32,
     (Pool, Requant.RLX): _none,
     (Reduce, Requant.TFLM): _mean,
     (Reduce, Requant.TFLITE_REF): _mean,
+    (Reduce, Requant.TFLITE_UINT8): _mean,
+    (Reduce, Requant.ONNX): _mean_float32,
     (Reduce, Requant.RLX): _none,
     (Softmax, Requant.TFLM): _softmax,
     (Softmax, Requant.TFLITE_REF): _softmax,
+    (Softmax, Requant.TFLITE_UINT8): _softmax,
+    (Softmax, Requant.ONNX): _softmax_table,
     (Softmax, Requant.RLX): _none,
+    (Activation, Requant.TFLM): _table,
+    (Activation, Requant.TFLITE_REF): _table,
+    (Activation, Requant.TFLITE_UINT8): _table,
+    (Activation, Requant.RLX): _table,
 }
 """The op x rule matrix of docs/numerics.md."""
 

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from rlx_edge.errors import DataError, UnsupportedError
 from rlx_edge.ir import Array, DType, Graph, Node, TensorType
 from rlx_edge.ir.ops import (
     Activation,
+    ArgMax,
+    ArgMin,
+    ArgSort,
     Binary,
+    Cast,
     Clamp,
+    Compare,
     Concat,
     Conv,
+    Conv3d,
+    ConvTranspose2d,
+    CumProd,
+    Cumsum,
     Dequantize,
+    Expand,
+    Gather,
+    GatherElements,
+    GatherNd,
+    GroupNorm,
     Input,
+    LayerNorm,
     Leaf,
     MatMul,
+    Narrow,
     Op,
     Pad,
     Pool,
@@ -26,74 +40,103 @@ from rlx_edge.ir.ops import (
     Quantize,
     Reduce,
     Reshape,
+    Reverse,
+    RmsNorm,
+    ScatterElements,
+    ScatterNd,
+    Slice,
     Softmax,
+    Tile,
+    TopK,
     Transpose,
+    Trilu,
+    Where,
 )
-from rlx_edge.reference import floating, integer
+from rlx_edge.reference import binary, floating, integer, moving, normalization, reductions, unary
 
 OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
 
-
-def _reshape(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
-    return x[0].reshape(out.shape)
-
-
-def _transpose(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
-    assert isinstance(op, Transpose)
-    return np.ascontiguousarray(x[0].transpose(op.perm))
-
-
-def _concat(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
-    assert isinstance(op, Concat)
-    return np.concatenate(x, axis=op.axis)
+Evaluate = Callable[[Graph, Node, Sequence[Array]], Array]
+"""A node's value from its operands' values."""
 
 
 FLOAT: dict[type[Op], OpFunction] = {
     Quantize: integer.quantize,
     Conv: floating.conv,
+    ConvTranspose2d: floating.conv_transpose2d,
+    Conv3d: floating.conv3d,
     Pool: floating.pool,
     MatMul: floating.matmul,
-    Binary: floating.binary,
-    Activation: floating.activation,
-    Clamp: floating.clamp,
-    Reduce: floating.reduce,
-    Softmax: floating.softmax,
-    Reshape: _reshape,
-    Transpose: _transpose,
-    Pad: integer.pad,
-    Concat: _concat,
+    Binary: binary.binary,
+    Compare: binary.compare,
+    Where: binary.where,
+    Cast: binary.cast,
+    Activation: unary.activation,
+    Clamp: unary.clamp,
+    Reduce: reductions.reduce,
+    Softmax: reductions.softmax,
+    Cumsum: reductions.cumsum,
+    CumProd: reductions.cumprod,
+    ArgMax: reductions.argmax,
+    ArgMin: reductions.argmin,
+    TopK: reductions.topk,
+    ArgSort: reductions.argsort,
+    LayerNorm: normalization.layer_norm,
+    RmsNorm: normalization.rms_norm,
+    GroupNorm: normalization.group_norm,
+    Reshape: moving.reshape,
+    Transpose: moving.transpose,
+    Pad: moving.pad,
+    Concat: moving.concat,
+    Narrow: moving.narrow,
+    Slice: moving.slice,
+    Expand: moving.expand,
+    Tile: moving.tile,
+    Reverse: moving.reverse,
+    Trilu: moving.trilu,
+    Gather: moving.gather,
+    GatherElements: moving.gather_elements,
+    GatherNd: moving.gather_nd,
+    ScatterElements: moving.scatter_elements,
+    ScatterNd: moving.scatter_nd,
 }
-"""By the dtype of the first operand: what each op means on float32."""
+"""What each op means on float32, and on integers and bools that stand for themselves."""
 
 INT8: dict[type[Op], OpFunction] = {
     Quantize: integer.quantize,
     Dequantize: integer.dequantize,
     QMatMul: integer.q_matmul,
     QConv2d: integer.q_conv2d,
+    Activation: integer.activation,
     Pool: integer.pool,
     Binary: integer.binary,
     Clamp: integer.clamp,
     Reduce: integer.reduce,
     Softmax: integer.softmax,
-    Reshape: _reshape,
-    Transpose: _transpose,
+    Reshape: moving.reshape,
+    Transpose: moving.transpose,
     Pad: integer.pad,
-    Concat: _concat,
+    Concat: moving.concat,
 }
-"""What each op means on int8."""
+"""What each op means on int8 that stands for real values."""
 
 
 def evaluate(graph: Graph, node: Node, operands: Sequence[Array]) -> Array:
     """One node's value from its operands' values."""
     types = graph.operand_types(node)
-    table = INT8 if types[0].dtype == DType.I8 else FLOAT
+    table = INT8 if types[0].dtype == DType.I8 and types[0].quant is not None else FLOAT
     function = table.get(type(node.op))
     if function is None:
         raise UnsupportedError(f"{node}: the reference has no {node.op.kind_name} on {types[0].dtype.value}")
     return function(node.op, operands, types, node.type)
 
 
-def observe(graph: Graph, inputs: Mapping[str, Array], callback: Callable[[Node, Array], None]) -> None:
+def observe(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    callback: Callable[[Node, Array], None],
+    compute: Evaluate = evaluate,
+) -> None:
     """Run the graph and call `callback(node, value)` for every node as it is computed; memory is freed early.
 
     `inputs` maps input names to arrays of the input's dtype and shape. `ir.with_batch` makes the graph for a batch.
@@ -103,7 +146,7 @@ def observe(graph: Graph, inputs: Mapping[str, Array], callback: Callable[[Node,
     values: dict[int, Array] = {}
     for node in graph.nodes:
         held = _leaf_value(graph, node, inputs)
-        values[node.id] = held if held is not None else evaluate(graph, node, [values[i] for i in node.inputs])
+        values[node.id] = held if held is not None else compute(graph, node, [values[i] for i in node.inputs])
         callback(node, values[node.id])
         for operand in {*node.inputs, node.id}:
             if last_use.get(operand, node.id) <= node.id:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rlx_edge.engines import Progress as ProgressCall
+from rlx_edge.quant.quantize import Progress as StageProgress
 
 WIDTH_IN_FILES = 110
 
@@ -44,9 +45,29 @@ def note(text: str) -> None:
 
 
 @contextmanager
+def stages() -> Iterator[StageProgress]:
+    """A progress bar for work of several stages, each with its name."""
+    with _bar() as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                for earlier in tasks.values():
+                    bar.update(earlier, visible=False)
+                tasks[stage] = bar.add_task(stage)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield show
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
+@contextmanager
 def progress(label: str) -> Iterator[ProgressCall]:
     """A progress bar on standard error while it is a terminal; nothing otherwise."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with _bar() as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

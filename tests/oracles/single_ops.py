@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ class Case:
 
     model: bytes
     inputs: tuple[Array, ...]
+    tensors: tuple[TensorSpec, ...] = field(default=(), repr=False)
+    operator: OpSpec | None = field(default=None, repr=False)
+    input_tensors: tuple[int, ...] = field(default=(), repr=False)
 
 
 class Build:
@@ -68,6 +71,12 @@ class Build:
         self.arrays.append(self.int8(shape))
         return index
 
+    def add_input(self, values: Array, scale: float, zero: int) -> int:
+        """An input with these values."""
+        index = self.input(values.shape, scale, zero)
+        self.arrays[-1] = values
+        return index
+
     def constant(self, name: str, values: Array, type: str, **quant: Any) -> int:
         return self.add(TensorSpec(name, values.shape, type, data=values, **quant))
 
@@ -78,7 +87,8 @@ class Build:
         return self.add(TensorSpec("out", tuple(shape), "INT8", (scale,), (zero,)))
 
     def case(self, op: OpSpec) -> Case:
-        return Case(write_model(self.tensors, [op], self.inputs, op.outputs), tuple(self.arrays))
+        data = write_model(self.tensors, [op], self.inputs, op.outputs)
+        return Case(data, tuple(self.arrays), tuple(self.tensors), op, tuple(self.inputs))
 
     def weights(self, shape: tuple[int, ...], axis: int, zero: int = 0) -> tuple[int, list[float]]:
         """INT8 weights with one scale (and this zero point), or one per index of `axis`; their scales."""
@@ -285,6 +295,20 @@ def concatenation(draw: Draw) -> Case:
     return b.case(OpSpec("CONCATENATION", operands, [b.output(shape, scale, zero)], "ConcatenationOptions", fields))
 
 
+def _limit(kind: str) -> Callable[[], st.SearchStrategy[Case]]:
+    """A bound: one number of the operand's parameters."""
+
+    @st.composite
+    def build(draw: Draw) -> Case:
+        b = Build(draw)
+        shape, scale, zero = tuple(b.integer(1, 4) for _ in range(b.integer(1, 5))), b.scale(), b.zero_point()
+        x = b.input(shape, scale, zero)
+        limit = b.constant("limit", b.int8((1,)), "INT8", scales=(scale,), zero_points=(zero,))
+        return b.case(OpSpec(kind, [x, limit], [b.output(shape, scale, zero)], "MaximumMinimumOptions"))
+
+    return build
+
+
 @st.composite
 def requantize(draw: Draw) -> Case:
     b = Build(draw)
@@ -323,6 +347,8 @@ SINGLE_OPS: Mapping[str, st.SearchStrategy[Case]] = {
     "MUL": _binary("MUL", "MulOptions")(),
     "AVERAGE_POOL_2D": _pool("AVERAGE_POOL_2D")(),
     "MAX_POOL_2D": _pool("MAX_POOL_2D")(),
+    "MAXIMUM": _limit("MAXIMUM")(),
+    "MINIMUM": _limit("MINIMUM")(),
     "MEAN": mean(),
     "SOFTMAX": softmax(),
     "RESHAPE": reshape(),

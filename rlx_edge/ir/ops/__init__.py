@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 from rlx_edge.ir.ops.base import Layout, Leaf, Op, ShapeError
-from rlx_edge.ir.ops.conv import Conv, Pool
-from rlx_edge.ir.ops.elementwise import Activation, ActivationFn, Binary, BinaryOp, Clamp
+from rlx_edge.ir.ops.conv import Conv, Conv3d, ConvTranspose2d, Pool
+from rlx_edge.ir.ops.elementwise import (
+    Activation,
+    ActivationFn,
+    Binary,
+    BinaryOp,
+    Cast,
+    Clamp,
+    CmpOp,
+    Compare,
+    Where,
+)
+from rlx_edge.ir.ops.indexing import (
+    Gather,
+    GatherElements,
+    GatherNd,
+    ScatterElements,
+    ScatterNd,
+    ScatterNdReduction,
+)
 from rlx_edge.ir.ops.leaf import Constant, Input, Param
 from rlx_edge.ir.ops.linalg import MatMul
+from rlx_edge.ir.ops.normalization import GroupNorm, LayerNorm, RmsNorm
 from rlx_edge.ir.ops.quant import Dequantize, QConv2d, QMatMul, Quantize
-from rlx_edge.ir.ops.reduction import Reduce, ReduceOp, Softmax
-from rlx_edge.ir.ops.shape import Concat, Pad, PadMode, Reshape, Transpose
+from rlx_edge.ir.ops.reduction import ArgMax, ArgMin, ArgSort, CumProd, Cumsum, Reduce, ReduceOp, Softmax, TopK
+from rlx_edge.ir.ops.shape import (
+    Concat,
+    Expand,
+    Narrow,
+    Pad,
+    PadMode,
+    Reshape,
+    Reverse,
+    Slice,
+    Tile,
+    Transpose,
+    Trilu,
+)
 
 ALL: tuple[type[Op], ...] = (
     *(Input, Param, Constant),
     *(Quantize, Dequantize, QMatMul, QConv2d),
-    *(Conv, Pool, MatMul),
-    *(Binary, Activation, Clamp),
-    *(Reduce, Softmax),
-    *(Reshape, Transpose, Pad, Concat),
+    *(Conv, ConvTranspose2d, Conv3d, Pool, MatMul),
+    *(Binary, Activation, Clamp, Cast, Compare, Where),
+    *(Reduce, Softmax, Cumsum, CumProd, ArgMax, ArgMin, TopK, ArgSort),
+    *(LayerNorm, RmsNorm, GroupNorm),
+    *(Reshape, Transpose, Pad, Concat, Narrow, Slice, Expand, Tile, Reverse, Trilu),
+    *(Gather, GatherElements, GatherNd, ScatterElements, ScatterNd),
 )
 """Every kind, for tables that must be complete."""
 
@@ -28,17 +61,34 @@ __all__ = [
     "BY_KIND",
     "Activation",
     "ActivationFn",
+    "ArgMax",
+    "ArgMin",
+    "ArgSort",
     "Binary",
     "BinaryOp",
+    "Cast",
     "Clamp",
+    "CmpOp",
+    "Compare",
     "Concat",
     "Constant",
     "Conv",
+    "Conv3d",
+    "ConvTranspose2d",
+    "CumProd",
+    "Cumsum",
     "Dequantize",
+    "Expand",
+    "Gather",
+    "GatherElements",
+    "GatherNd",
+    "GroupNorm",
     "Input",
+    "LayerNorm",
     "Layout",
     "Leaf",
     "MatMul",
+    "Narrow",
     "Op",
     "Pad",
     "PadMode",
@@ -50,7 +100,17 @@ __all__ = [
     "Reduce",
     "ReduceOp",
     "Reshape",
+    "Reverse",
+    "RmsNorm",
+    "ScatterElements",
+    "ScatterNd",
+    "ScatterNdReduction",
     "ShapeError",
+    "Slice",
     "Softmax",
+    "Tile",
+    "TopK",
     "Transpose",
+    "Trilu",
+    "Where",
 ]

@@ -114,6 +114,97 @@ class Conv(Op):
 
 
 @dataclass(frozen=True)
+class ConvTranspose2d(Op):
+    """Each pixel of x spread over a window of the output, without bias; operands x, w.
+
+    NCHW: x [N, C_in, H, W], w [C_in, C_out/groups, kH, kW]. NHWC: x [N, H, W, C_in], w [C_in, kH, kW, C_out/groups].
+    Rows of the output: (H - 1) * stride - top - bottom + dilation * (kH - 1) + 1 + output_padding; columns alike.
+    """
+
+    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    groups: int
+    layout: Layout = Layout.NCHW
+
+    def display(self) -> str:
+        return f"conv_transpose2d({list(self.kernel_size)})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        x, w = operands
+        n, height, width, c_in = image_dims(x.shape, self.layout)
+        c_w, kh, kw, c_group = image_dims(w.shape, self.layout)
+        if (kh, kw) != tuple(self.kernel_size):
+            raise ShapeError(f"kernel_size {list(self.kernel_size)} but w is {list(w.shape)} in {self.layout.value}")
+        if self.groups < 1 or c_in != c_w or c_in % self.groups:
+            raise ShapeError(f"{c_in} input channels in {self.groups} groups with w {list(w.shape)}")
+        rows, columns = spread_output(self, height, width)
+        return image_shape(n, rows, columns, c_group * self.groups, self.layout), x.dtype
+
+    def macs(self, operands: Sequence[TensorType], out: TensorType) -> int:
+        return operands[0].elements * (operands[1].elements // operands[1].shape[0])
+
+
+def spread_output(op: ConvTranspose2d, h: int, w: int) -> tuple[int, int]:
+    """Rows and columns of a transposed convolution's output. Raises ShapeError where there are none."""
+    top, left, bottom, right = pad_sides(op.padding)
+    numbers = (op.stride, op.dilation, op.output_padding)
+    if any(len(pair) != 2 for pair in numbers) or min(*op.kernel_size, *op.stride, *op.dilation) < 1:
+        raise ShapeError("stride, dilation and output_padding need two numbers each, the first two positive")
+    if min(top, left, bottom, right, *op.output_padding) < 0:
+        raise ShapeError("padding and output_padding must not be negative")
+    out = []
+    for axis, (size, pad) in enumerate(((h, top + bottom), (w, left + right))):
+        reach = (op.kernel_size[axis] - 1) * op.dilation[axis] + 1
+        out.append((size - 1) * op.stride[axis] + reach + op.output_padding[axis] - pad)
+    if min(out) < 1:
+        raise ShapeError(f"padding {list(op.padding)} leaves nothing of the output")
+    return out[0], out[1]
+
+
+@dataclass(frozen=True)
+class Conv3d(Op):
+    """3-D convolution without bias: x [N, C_in, D, H, W], w [C_out, C_in/groups, kD, kH, kW].
+
+    `padding` is three numbers, or six: those before, then those after each axis.
+    """
+
+    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def display(self) -> str:
+        return f"conv3d(stride={list(self.stride)})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        x, w = operands
+        if len(x.shape) != 5 or len(w.shape) != 5:
+            raise ShapeError(f"x {list(x.shape)} and w {list(w.shape)}; rank 5 is needed")
+        if len(self.stride) != 3 or len(self.dilation) != 3 or len(self.padding) not in (3, 6):
+            raise ShapeError("stride and dilation need three numbers each, padding three or six")
+        if min(*self.stride, *self.dilation, self.groups) < 1 or min(self.padding) < 0:
+            raise ShapeError("stride, dilation and groups must be positive, padding not negative")
+        if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
+            raise ShapeError(f"x {list(x.shape)} in {self.groups} groups with w {list(w.shape)}")
+        out = []
+        for axis in range(3):
+            reach = (w.shape[2 + axis] - 1) * self.dilation[axis] + 1
+            room = x.shape[2 + axis] + self.padding[axis] + self.padding[axis - 3] - reach
+            if room < 0:
+                raise ShapeError(f"a window of {reach} over {x.shape[2 + axis]} elements")
+            out.append(room // self.stride[axis] + 1)
+        return (x.shape[0], w.shape[0], *out), x.dtype
+
+    def macs(self, operands: Sequence[TensorType], out: TensorType) -> int:
+        return conv_macs(operands[1], out)
+
+
+@dataclass(frozen=True)
 class Pool(Op):
     """Mean or maximum over windows. Padding never wins a maximum; it counts in a mean only with `count_include_pad`."""
 

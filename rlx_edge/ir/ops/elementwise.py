@@ -49,6 +49,10 @@ class ActivationFn(Enum):
     """Ours: x where x > 0, else alpha * x."""
 
 
+ON_INTEGERS = (ActivationFn.RELU, ActivationFn.NEG, ActivationFn.ABS, ActivationFn.SIGN)
+"""Functions that integers without quantization parameters have too."""
+
+
 class BinaryOp(Enum):
     """Binary functions; the values are the vocabulary's names."""
 
@@ -68,6 +72,23 @@ class BinaryOp(Enum):
     ATAN2 = "Atan2"
 
 
+ON_BITS = (BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR)
+"""Functions of integers and of bools."""
+
+ON_INTEGERS_ONLY = (BinaryOp.SHL, BinaryOp.SHR)
+
+
+class CmpOp(Enum):
+    """Comparisons; the values are the vocabulary's names."""
+
+    EQ = "Eq"
+    NE = "Ne"
+    LT = "Lt"
+    LE = "Le"
+    GT = "Gt"
+    GE = "Ge"
+
+
 @dataclass(frozen=True)
 class Activation(Op):
     """A unary function of each element.
@@ -83,6 +104,12 @@ class Activation(Op):
 
     def display(self) -> str:
         return self.fn.value
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        x = operands[0]
+        if x.dtype != DType.F32 and x.quant is None and (x.dtype is DType.BOOL or self.fn not in ON_INTEGERS):
+            raise ShapeError(f"{self.fn.value} of {x.dtype.value}")
+        return x.shape, x.dtype
 
 
 @dataclass(frozen=True)
@@ -106,6 +133,12 @@ class Binary(Op):
         a, b = operands
         if a.dtype != b.dtype:
             raise ShapeError(f"operands of different dtypes, {a.dtype.value} and {b.dtype.value}")
+        if (
+            (a.dtype is DType.BOOL and self.fn not in ON_BITS)
+            or (a.dtype is DType.F32 and self.fn in (*ON_BITS, *ON_INTEGERS_ONLY))
+            or (a.dtype.is_integer and self.fn is BinaryOp.ATAN2)
+        ):
+            raise ShapeError(f"{self.fn.value} of {a.dtype.value}")
         return broadcast_shapes(a.shape, b.shape), a.dtype
 
 
@@ -118,3 +151,50 @@ class Clamp(Op):
 
     def display(self) -> str:
         return f"clamp({self.min:g},{self.max:g})"
+
+
+@dataclass(frozen=True)
+class Cast(Op):
+    """The same numbers in another dtype: float to integer rounds toward zero, anything to bool asks whether it is 0.
+
+    A value that the integer type does not hold wraps as C's conversion through int64 does.
+    """
+
+    to: DType
+
+    def display(self) -> str:
+        return f"cast({self.to.value})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return operands[0].shape, self.to
+
+
+@dataclass(frozen=True)
+class Compare(Op):
+    """A comparison of two tensors of one dtype, broadcast; the result is bool."""
+
+    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    fn: CmpOp
+
+    def display(self) -> str:
+        return self.fn.value
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        a, b = operands
+        if a.dtype != b.dtype:
+            raise ShapeError(f"operands of different dtypes, {a.dtype.value} and {b.dtype.value}")
+        return broadcast_shapes(a.shape, b.shape), DType.BOOL
+
+
+@dataclass(frozen=True)
+class Where(Op):
+    """Operands cond (bool), on_true, on_false, broadcast: on_true where cond holds, else on_false."""
+
+    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        cond, a, b = operands
+        if cond.dtype is not DType.BOOL or a.dtype != b.dtype:
+            found = ", ".join(operand.dtype.value for operand in operands)
+            raise ShapeError(f"operands {found}; a bool and two of one dtype are needed")
+        return broadcast_shapes(cond.shape, broadcast_shapes(a.shape, b.shape)), a.dtype

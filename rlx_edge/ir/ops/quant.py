@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.frozen import FrozenScale, Requant
+from rlx_edge.ir.frozen import FrozenScale, FrozenTable, Requant
 from rlx_edge.ir.ops.base import Layout, Op, ShapeError
 from rlx_edge.ir.ops.conv import conv_infer, conv_macs
 from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
@@ -15,7 +15,7 @@ from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
 
 @dataclass(frozen=True)
 class Quantize(Op):
-    """q = saturate(round(x / scale) + zero_point), rounding half away from zero.
+    """q = saturate(round(x / scale) + zero_point), rounding half away from zero (under the rule `onnx`: half to even).
 
     Ours: an int8 operand is requantized from its own parameters to these; `clamp` bounds the result.
     """
@@ -25,7 +25,7 @@ class Quantize(Op):
     zero_points: tuple[int, ...]
     requant: Requant = Requant.RLX
     clamp: tuple[int, int] | None = None
-    frozen: FrozenScale | None = None
+    frozen: FrozenScale | FrozenTable | None = None
 
     @staticmethod
     def to(quant: QuantParams, requant: Requant, clamp: tuple[int, int] | None = None) -> Quantize:

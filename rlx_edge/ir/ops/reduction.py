@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.frozen import FrozenScale, FrozenSoftmax, Requant
-from rlx_edge.ir.ops.base import Op, normalize_axis
+from rlx_edge.ir.frozen import FrozenExp, FrozenScale, FrozenSoftmax, Requant
+from rlx_edge.ir.ops.base import Op, ShapeError, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -46,12 +46,15 @@ class Reduce(Op):
 
 @dataclass(frozen=True)
 class Softmax(Op):
-    """exp(beta * x) / sum(exp(beta * x)) along `axis`. On int8 the output's scale is 1/256, its zero point -128."""
+    """exp(beta * x) / sum(exp(beta * x)) along `axis`.
+
+    On int8 the output's scale is 1/256 and its zero point -128; under the rule `onnx`, any.
+    """
 
     axis: int
     beta: float = 1.0
     requant: Requant = Requant.RLX
-    frozen: FrozenSoftmax | None = None
+    frozen: FrozenSoftmax | FrozenExp | None = None
 
     def display(self) -> str:
         return f"softmax(axis={self.axis})"
@@ -59,3 +62,109 @@ class Softmax(Op):
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         normalize_axis(self.axis, len(operands[0].shape))
         return operands[0].shape, operands[0].dtype
+
+
+@dataclass(frozen=True)
+class Cumsum(Op):
+    """Sums of all elements up to each one along an axis; `exclusive` leaves the element itself out."""
+
+    axis: int
+    exclusive: bool
+
+    def display(self) -> str:
+        return f"cumsum(axis={self.axis}{',exclusive' if self.exclusive else ''})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _same_with_axis(self.axis, operands[0])
+
+
+@dataclass(frozen=True)
+class CumProd(Op):
+    """Products of all elements up to each one along an axis; `exclusive` leaves the element itself out."""
+
+    axis: int
+    exclusive: bool
+
+    def display(self) -> str:
+        return f"cumprod(axis={self.axis}{',exclusive' if self.exclusive else ''})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _same_with_axis(self.axis, operands[0])
+
+
+INDEX_LIMIT = 1 << 24
+"""float32 holds every integer up to here: indices that are float32 come from axes of at most so many elements."""
+
+
+@dataclass(frozen=True)
+class ArgMax(Op):
+    """Index of the largest element along an axis, of the first one among equals; float32, as in the vocabulary."""
+
+    axis: int
+    keep_dim: bool
+
+    def display(self) -> str:
+        return f"argmax(axis={self.axis})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _index_shape(self.axis, self.keep_dim, operands[0]), DType.F32
+
+
+@dataclass(frozen=True)
+class ArgMin(Op):
+    """Index of the smallest element along an axis; see ArgMax."""
+
+    axis: int
+    keep_dim: bool
+
+    def display(self) -> str:
+        return f"argmin(axis={self.axis})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _index_shape(self.axis, self.keep_dim, operands[0]), DType.F32
+
+
+@dataclass(frozen=True)
+class TopK(Op):
+    """Indices (float32) of the k largest elements along the last axis, largest first; among equals, smaller indices."""
+
+    k: int
+
+    def display(self) -> str:
+        return f"topk({self.k})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        shape = operands[0].shape
+        _index_shape(-1, True, operands[0])
+        if not 1 <= self.k <= shape[-1]:
+            raise ShapeError(f"the {self.k} largest of {shape[-1]} elements")
+        return (*shape[:-1], self.k), DType.F32
+
+
+@dataclass(frozen=True)
+class ArgSort(Op):
+    """Indices (float32) that sort along an axis; equal elements keep their order."""
+
+    axis: int
+    descending: bool
+
+    def display(self) -> str:
+        return f"argsort(axis={self.axis}{',descending' if self.descending else ''})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        _index_shape(self.axis, True, operands[0])
+        return operands[0].shape, DType.F32
+
+
+def _same_with_axis(axis: int, x: TensorType) -> tuple[Shape, DType]:
+    normalize_axis(axis, len(x.shape))
+    if x.dtype is DType.BOOL:
+        raise ShapeError("bool does not add up; a float or integer operand is needed")
+    return x.shape, x.dtype
+
+
+def _index_shape(axis: int, keep_dim: bool, x: TensorType) -> Shape:
+    axis = normalize_axis(axis, len(x.shape))
+    if x.shape[axis] > INDEX_LIMIT:
+        raise ShapeError(f"an axis of {x.shape[axis]} elements; float32 indices reach to {INDEX_LIMIT}")
+    return (*x.shape[:axis], *((1,) if keep_dim else ()), *x.shape[axis + 1 :])

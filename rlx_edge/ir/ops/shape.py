@@ -9,7 +9,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, normalize_axis
+from rlx_edge.ir.ops.base import Op, ShapeError, broadcast_shapes, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -17,6 +17,12 @@ class PadMode(Enum):
     """How padded positions are filled; the values are the vocabulary's names."""
 
     CONSTANT = "Constant"
+    REFLECT = "Reflect"
+    """Mirrored at the edge, which is not repeated."""
+    REPLICATE = "Replicate"
+    """The edge again and again."""
+    CIRCULAR = "Circular"
+    """From the other end."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,17 @@ class Pad(Op):
     value: float = 0.0
 
     def display(self) -> str:
-        return f"pad({[list(p) for p in self.pads]},{self.mode.value}({self.value:g}))"
+        value = f"({self.value:g})" if self.mode is PadMode.CONSTANT else ""
+        return f"pad({[list(p) for p in self.pads]},{self.mode.value}{value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
         if len(self.pads) != len(shape) or any(before < 0 or after < 0 for before, after in self.pads):
             raise ShapeError(f"pads {list(self.pads)} on a tensor of shape {list(shape)}")
+        if self.mode in (PadMode.REFLECT, PadMode.CIRCULAR):
+            room = [size - (self.mode is PadMode.REFLECT) for size in shape]
+            if any(max(pads) > most for pads, most in zip(self.pads, room, strict=True)):
+                raise ShapeError(f"pads {list(self.pads)} in mode {self.mode.value} on a shape {list(shape)}: too wide")
         grown = tuple(before + size + after for size, (before, after) in zip(shape, self.pads, strict=True))
         return grown, operands[0].dtype
 
@@ -97,3 +108,104 @@ class Concat(Op):
 
 def _without(shape: Shape, axis: int) -> tuple[int, Shape]:
     return len(shape), (*shape[:axis], *shape[axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Narrow(Op):
+    """Elements start to start + len - 1 along an axis."""
+
+    axis: int
+    start: int
+    len: int
+
+    def display(self) -> str:
+        return f"narrow(axis={self.axis},start={self.start},len={self.len})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _picked(operands[0].shape, self.axis, self.start, self.len, 1), operands[0].dtype
+
+
+@dataclass(frozen=True)
+class Slice(Op):
+    """Element j along the axis is element start + j * step of the operand, for j below len; step may be negative."""
+
+    axis: int
+    start: int
+    len: int
+    step: int
+
+    def display(self) -> str:
+        return f"slice(axis={self.axis},start={self.start},len={self.len},step={self.step})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        return _picked(operands[0].shape, self.axis, self.start, self.len, self.step), operands[0].dtype
+
+
+def _picked(shape: Shape, axis: int, start: int, count: int, step: int) -> Shape:
+    axis = normalize_axis(axis, len(shape))
+    last = start + (count - 1) * step
+    if count < 1 or step == 0 or not 0 <= start < shape[axis] or not 0 <= last < shape[axis]:
+        raise ShapeError(f"{count} elements from {start} by {step} along axis {axis} of {list(shape)}")
+    return (*shape[:axis], count, *shape[axis + 1 :])
+
+
+@dataclass(frozen=True)
+class Expand(Op):
+    """Repeat axes of one element (and missing first axes) to fill the target shape."""
+
+    target_shape: tuple[int, ...]
+
+    def display(self) -> str:
+        return f"expand({list(self.target_shape)})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        if broadcast_shapes(operands[0].shape, self.target_shape) != self.target_shape:
+            raise ShapeError(f"{list(operands[0].shape)} does not expand to {list(self.target_shape)}")
+        return self.target_shape, operands[0].dtype
+
+
+@dataclass(frozen=True)
+class Tile(Op):
+    """The tensor repeated reps[i] times along axis i."""
+
+    reps: tuple[int, ...]
+
+    def display(self) -> str:
+        return f"tile({list(self.reps)})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        shape = operands[0].shape
+        if len(self.reps) != len(shape) or any(count < 1 for count in self.reps):
+            raise ShapeError(f"reps {list(self.reps)} on a tensor of shape {list(shape)}")
+        return tuple(size * count for size, count in zip(shape, self.reps, strict=True)), operands[0].dtype
+
+
+@dataclass(frozen=True)
+class Reverse(Op):
+    """The order of elements turned around along each of `axes`."""
+
+    axes: tuple[int, ...]
+
+    def display(self) -> str:
+        return f"reverse({list(self.axes)})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        for axis in self.axes:
+            normalize_axis(axis, len(operands[0].shape))
+        return operands[0].shape, operands[0].dtype
+
+
+@dataclass(frozen=True)
+class Trilu(Op):
+    """The upper or lower triangle of the last two axes, from the given diagonal on (0: the main one); the rest is 0."""
+
+    upper: bool
+    diagonal: int
+
+    def display(self) -> str:
+        return f"trilu({'upper' if self.upper else 'lower'},{self.diagonal})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        if len(operands[0].shape) < 2:
+            raise ShapeError(f"a tensor of shape {list(operands[0].shape)} has no triangle")
+        return operands[0].shape, operands[0].dtype

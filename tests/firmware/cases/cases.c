@@ -12,6 +12,8 @@ typedef union {
     rlx_conv_t conv;
     rlx_dense_t dense;
     rlx_pool_t pool;
+    rlx_pool_onnx_t pool_onnx;
+    rlx_softmax_onnx_t softmax_onnx;
     rlx_binary_t binary;
     rlx_mean_t mean;
     rlx_softmax_t softmax;
@@ -20,6 +22,7 @@ typedef union {
     rlx_copy_t copy;
     rlx_requantize_t requantize;
     rlx_quantize_t quantize;
+    rlx_lookup_t lookup;
 } params_t;
 
 static void call(uint32_t kernel, const params_t *p, const rlx_view_t *v, int32_t y0, int32_t y1)
@@ -42,6 +45,17 @@ static void call(uint32_t kernel, const params_t *p, const rlx_view_t *v, int32_
     case 14: rlx_clamp_s8(&p->requantize, v[0], v[1], y0, y1); break;
     case 15: rlx_quantize_f32(&p->quantize, v[0], v[1], y0, y1); break;
     case 16: rlx_dequantize_f32(&p->quantize, v[0], v[1], y0, y1); break;
+    case 17: rlx_lookup_s8(&p->lookup, v[0], v[1], y0, y1); break;
+    case 18: rlx_conv_onnx_s8(&p->conv, v[0], v[1], y0, y1); break;
+    case 19: rlx_depthwise_onnx_s8(&p->conv, v[0], v[1], y0, y1); break;
+    case 20: rlx_dense_onnx_s8(&p->dense, v[0], v[1], y0, y1); break;
+    case 21: rlx_avg_pool_onnx_s8(&p->pool_onnx, v[0], v[1], y0, y1); break;
+    case 22: rlx_add_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
+    case 23: rlx_sub_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
+    case 24: rlx_mul_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
+    case 25: rlx_mean_onnx_s8(&p->mean, v[0], v[1], y0, y1); break;
+    case 26: rlx_softmax_onnx_s8(&p->softmax_onnx, v[0], v[1], y0, y1); break;
+    case 27: rlx_quantize_onnx_f32(&p->quantize, v[0], v[1], y0, y1); break;
     default: break;
     }
 }

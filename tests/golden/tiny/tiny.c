@@ -93,6 +93,7 @@ static void step_02(uint8_t *arena)
 static const rlx_pool_t p03 = {
     .in_h = 6, .in_w = 6, .channels = 4, .out_w = 2, .k_h = 3, .k_w = 3, .stride_h = 3,
     .stride_w = 3, .pad_top = 0, .pad_left = 0, .x_zp = 3, .count_pad = 0, .low = -128, .high = 127,
+    .half_up = 0,
 };
 static void step_03(uint8_t *arena)
 {

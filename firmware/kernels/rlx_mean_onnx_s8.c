@@ -1,0 +1,20 @@
+/* rlx_mean_onnx_s8: rlx_mean_s8 under the rounding rule `onnx`, float32 steps in integer arithmetic.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "rlx_float.h"
+#include "rlx_mean.h"
+#include "rlx_requant.h"
+
+void rlx_mean_onnx_s8(const rlx_mean_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
+{
+    for (int32_t row = y0; row < y1; row++) {
+        const int8_t *in = rlx_row(x, row);
+        int8_t *out = rlx_row(y, row);
+        for (int32_t i = 0; i < p->keep_1; i++, in += p->reduce_1 * p->keep_2) {
+            for (int32_t c = 0; c < p->keep_2; c++) {
+                const int32_t mean = rlx_rescale_float(sum_of(p, in + c), p->multiplier, p->shift);
+                *out++ = (int8_t)rlx_bound(mean + p->out_zp, -128, 127);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+"""The command `quantize`, its options, and the step that `deploy` shares with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlx_edge import api
+from rlx_edge.cli_options import (
+    CheckImport,
+    DataFile,
+    Dims,
+    Json,
+    Labels,
+    Model,
+    Output,
+    Preprocessing,
+    Rule,
+    Samples,
+    check_import,
+    check_suffix,
+    open_model,
+)
+from rlx_edge.data import Data, load_data
+from rlx_edge.formats.rlx import save_rlx
+from rlx_edge.ir import Graph, Requant
+from rlx_edge.quant.explain import explain
+from rlx_edge.quant.explain_json import explanation_facts, with_explanation
+from rlx_edge.quant.quantize import Quantized, apply_recipe
+from rlx_edge.quant.recipe import DEFAULT_EFFORT, EFFORTS, ROUNDINGS, Recipe, effort
+from rlx_edge.report import explain_tables, plots, tables
+from rlx_edge.report.console import note, out, print_json, progress, say, stages
+
+FEW_SAMPLES = 8
+"""A calibration with fewer is worth a warning."""
+
+Effort = Annotated[str, typer.Option("--effort", help=f"{', '.join(EFFORTS)}: a bundle of methods (docs/accuracy.md)")]
+ObserverName = Annotated[
+    str | None, typer.Option("--observer", help="how ranges are chosen: minmax, percentile, mse, auto ...")
+]
+Search = Annotated[
+    bool | None, typer.Option("--search/--no-search", help="judge ranges at the model's output, not at each tensor")
+]
+Equalize = Annotated[
+    bool | None, typer.Option("--equalize/--no-equalize", help="even out channels between layers, before calibration")
+]
+Headroom = Annotated[
+    bool | None, typer.Option("--headroom/--no-headroom", help="widen ranges that few values were seen for")
+]
+BiasCorrection = Annotated[
+    bool | None, typer.Option("--bias-correction/--no-bias-correction", help="cancel each layer's mean error")
+]
+Rounding = Annotated[str | None, typer.Option("--rounding", help=f"of weights: {', '.join(ROUNDINGS)}")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", help="also draw each layer's SQNR into this .svg, .png or .pdf (extra: plots)")
+]
+
+
+def quantize(
+    model: Model,
+    data: DataFile,
+    out_file: Output,
+    samples: Samples = None,
+    labels: Labels = "y",
+    preprocess: Preprocessing = None,
+    level: Effort = DEFAULT_EFFORT,
+    observer: ObserverName = None,
+    search: Search = None,
+    equalize: Equalize = None,
+    headroom: Headroom = None,
+    bias_correction: BiasCorrection = None,
+    rounding: Rounding = None,
+    rule: Rule = Requant.TFLM,
+    plot: Plot = None,
+    dims: Dims = None,
+    check: CheckImport = False,
+    json: Json = False,
+) -> None:
+    """Calibrate a float model on data and quantize it to int8; explain every choice.
+
+    Options that name a method are changes to what --effort bundles.
+    """
+    check_suffix(out_file, ".rlx")
+    methods = dict(observer=observer, search=search, equalize=equalize, headroom=headroom)
+    recipe = changed(level, methods | dict(bias_correction=bias_correction, rounding=rounding))
+    if plot is not None:
+        plots.check_plot(plot)
+    graph = open_model(model, dims)
+    given = load_data(data, graph, samples=samples, labels=labels, preprocess=preprocess)
+    checks = check_import(model, given, json, dims=dims) if check else None
+    made = quantized(graph, given, recipe, rule)
+    with progress("explain") as shown:
+        explanation = explain(made.float_graph, made.graph, made.calibration, given, progress=shown)
+    for warning in explanation.warnings:
+        note(f"warning: {warning}")
+    save_rlx(with_explanation(made.graph, explanation, recipe=asdict(recipe)), out_file)
+    if json:
+        print_json("quantize", explanation_facts(explanation) | ({} if checks is None else {"checks": checks}))
+    else:
+        explain_tables.show(explanation, out)
+        note(f"wrote {out_file}")
+    if plot is not None:
+        plots.plot_quality(explanation, plot)
+        note(f"wrote {plot}")
+
+
+def changed(level: str, methods: Mapping[str, Any]) -> Recipe:
+    """The recipe of an effort with those methods that were named. Raises EdgeError for a name that does not exist."""
+    return replace(effort(level), **{name: value for name, value in methods.items() if value is not None})
+
+
+def quantized(graph: Graph, data: Data, recipe: Recipe, rule: Requant) -> Quantized:
+    """The int8 model, with progress and warnings on standard error."""
+    if len(data) < FEW_SAMPLES:
+        note(f"warning: only {tables.counted(len(data), 'sample')}")
+    with stages() as shown:
+        made = apply_recipe(graph, data, recipe, rule, shown)
+    for warning in (*data.warnings, *made.calibration.warnings):
+        note(f"warning: {warning}")
+    if data.preprocess:
+        return replace(made, graph=made.graph.with_metadata(preprocess=data.preprocess))
+    return made
+
+
+def deployable(graph: Graph, data: Data, level: str, json: bool) -> Graph:
+    """What `deploy` makes of a float model: quantized, its quality told in a line."""
+    made = quantized(graph, data, effort(level), Requant.TFLM)
+    if not json:
+        say(tables.quality_text(api.quality(made.float_graph, made.graph, data)))
+    return made.graph

@@ -1,0 +1,46 @@
+"""Write a graph in the format that a file's ending names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rlx_edge.errors import EdgeError
+from rlx_edge.formats.rlx import save_rlx
+from rlx_edge.ir import Graph
+
+
+def _save_tflite(graph: Graph, path: Path) -> None:
+    from rlx_edge.formats.export_tflite import save_tflite
+
+    save_tflite(graph, path)
+
+
+def _save_onnx(graph: Graph, path: Path) -> None:
+    from rlx_edge.formats.export_onnx import save_onnx  # imports protobuf, which takes a while
+
+    save_onnx(graph, path)
+
+
+SAVERS: Mapping[str, Callable[[Graph, Path], None]] = {
+    ".rlx": save_rlx,
+    ".tflite": _save_tflite,
+    ".onnx": _save_onnx,
+}
+"""By the file's ending: .rlx takes any graph, the others int8 graphs."""
+
+
+def save(graph: Graph, path: Path | str) -> None:
+    """Write a graph as .rlx, .tflite or .onnx, whole or not at all.
+
+    Raises UnsupportedError for a graph that the format cannot say, and EdgeError for another ending or a path that
+    cannot be written.
+    """
+    check_ending(Path(path))
+    SAVERS[Path(path).suffix](graph, Path(path))
+
+
+def check_ending(path: Path) -> None:
+    """Raise EdgeError for an ending that says no format."""
+    if path.suffix not in SAVERS:
+        raise EdgeError(f"{path}: the result is written as {', '.join(SAVERS)}; give it one of these endings")

@@ -1,0 +1,128 @@
+"""Adaptive rounding: each weight up or down, whichever keeps the layer's result closest on the layer's own inputs.
+
+For inputs x of a layer, changing its weights by d changes an output by d.x, in the mean square by d H d' with
+H = E[x x'], the second moments of what the layer reads. Rounding to nearest takes H for a multiple of the identity;
+coordinate descent on the integers, from there, takes the true one, so that errors of correlated inputs cancel (the
+layer reconstruction of Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, 2020, solved on the
+quadratic form itself). Scales stay as they are: at 8 bits nothing is gained by others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rlx_edge.ir import Array, Node
+from rlx_edge.ir.ops import Conv, MatMul
+from rlx_edge.quant.assign import float_weights
+from rlx_edge.quant.layerwise import LayerInputs
+from rlx_edge.quant.schemes import WEIGHT_MAX, QuantizedWeights
+from rlx_edge.reference.windows import windows
+
+MOST_INPUTS = 2048
+"""Weights per output channel beyond which a layer keeps rounding to nearest: H has their square."""
+
+DAMPING = 0.01
+"""Added to H's diagonal, as a share of its mean: inputs that hardly vary on the data may do so later."""
+
+SWEEPS = 20
+"""Passes over all weights at most; a layer settles in fewer."""
+
+MOST_POSITIONS = 1 << 15
+"""Output positions of a layer, over all samples, that make its moments: many times the weights of an output."""
+
+BLOCK_BYTES = 1 << 21
+"""Working memory for the patches of some samples."""
+
+
+def round_adaptively(inputs: LayerInputs, centered: bool = True) -> QuantizedWeights:
+    """The layer with its weights rounded for the inputs that it sees; scales and bias unchanged.
+
+    `centered` leaves the mean error out of account: bias correction takes it off afterwards.
+    """
+    anchor, layer = inputs.fusion.anchor, inputs.layer
+    exact = as_matrices(anchor, float_weights(inputs.graph, inputs.fusion).astype(np.float64))
+    if exact.shape[2] > MOST_INPUTS:
+        return layer
+    steps = np.array(layer.weight_params.scales).reshape(exact.shape[0], -1, 1)
+    nearest = as_matrices(anchor, layer.weights.astype(np.float64))
+    codes = descend(exact / steps, nearest, damped(second_moments(inputs, centered)))
+    return replace(layer, weights=from_matrices(anchor, codes.astype(np.int8), layer.weights.shape))
+
+
+def as_matrices(anchor: Node, weights: Array) -> Array:
+    """A layer's weights as [groups, C_out / groups, inputs of one output]."""
+    if isinstance(anchor.op, MatMul):
+        return weights.T[None]
+    assert isinstance(anchor.op, Conv)
+    return weights.reshape(anchor.op.groups, weights.shape[0] // anchor.op.groups, -1)
+
+
+def from_matrices(anchor: Node, matrices: Array, shape: tuple[int, ...]) -> Array:
+    """What `as_matrices` was made from."""
+    return np.ascontiguousarray(matrices[0].T if isinstance(anchor.op, MatMul) else matrices.reshape(shape))
+
+
+def input_rows(anchor: Node, x: Array, stride: int = 1) -> Array:
+    """What output positions of a layer read, every `stride`-th of a row: [groups, positions, inputs of one output]."""
+    if isinstance(anchor.op, MatMul):
+        return x.reshape(1, -1, x.shape[-1])[:, ::stride]
+    assert isinstance(anchor.op, Conv)
+    patches = windows(x, anchor.op, 0.0, anchor.op.dilation)[:, :, ::stride]
+    n, h, w, kh, kw, c = patches.shape
+    groups = anchor.op.groups
+    split = patches.reshape(n * h * w, kh * kw, groups, c // groups)
+    return split.transpose(2, 0, 1, 3).reshape(groups, n * h * w, -1)
+
+
+def second_moments(inputs: LayerInputs, centered: bool) -> Array:
+    """E[x x'] of the layer's quantized inputs, [groups, inputs, inputs]; `centered`: their covariance."""
+    anchor = inputs.fusion.anchor
+    taps = as_matrices(anchor, inputs.layer.weights).shape[2]
+    positions = inputs.node.type.elements // inputs.node.type.shape[-1]
+    stride = max(1, positions * sum(len(values) for values in inputs.quantized) // MOST_POSITIONS)
+    sample_bytes = 4 * taps * getattr(anchor.op, "groups", 1) * max(1, positions // stride)
+    step = max(1, BLOCK_BYTES // sample_bytes)
+    total, means, count = np.zeros(()), np.zeros(()), 0
+    for values in inputs.quantized:
+        for start in range(0, len(values), step):
+            rows = input_rows(anchor, values[start : start + step], stride)
+            total = total + np.matmul(rows.transpose(0, 2, 1), rows)
+            means = means + rows.sum(axis=1, dtype=np.float64)
+            count += rows.shape[1]
+    moments = total.astype(np.float64) / count
+    if centered:
+        means = means / count
+        moments = moments - means[:, :, None] * means[:, None, :]
+    return np.asarray(moments)
+
+
+def damped(moments: Array) -> Array:
+    """Moments [groups, K, K] with DAMPING on their diagonals."""
+    means = np.einsum("gkk->g", moments) / moments.shape[1]
+    return np.asarray(moments + DAMPING * means[:, None, None] * np.eye(moments.shape[1]))
+
+
+def descend(exact: Array, codes: Array, moments: Array) -> Array:
+    """Integers [groups, outputs, K] that lessen e H e' of every output's error e = exact - codes, from `codes` on.
+
+    Each pass sets every weight in turn, of all outputs at once, to the integer that is best while all others stay. The
+    error never grows; the result is a minimum over single weights.
+    """
+    codes = codes.copy()
+    slopes = np.matmul(exact - codes, moments)  # Half of the error's gradient, kept up to date.
+    curvatures = np.einsum("gkk->gk", moments)
+    for _ in range(SWEEPS):
+        changed = False
+        for k in range(codes.shape[2]):
+            curvature = curvatures[:, k, None]
+            wanted = np.rint(np.divide(slopes[:, :, k], curvature, out=np.zeros(codes.shape[:2]), where=curvature > 0))
+            moved = np.clip(codes[:, :, k] + wanted, -WEIGHT_MAX, WEIGHT_MAX) - codes[:, :, k]
+            if moved.any():
+                codes[:, :, k] += moved
+                slopes -= moved[:, :, None] * moments[:, k, None, :]
+                changed = True
+        if not changed:
+            break
+    return codes

@@ -1,0 +1,86 @@
+"""Figures, drawn with matplotlib: an extra, as nothing else needs it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rlx_edge.errors import EdgeError, ToolError
+from rlx_edge.quant.explain import Explanation
+
+SUFFIXES = (".svg", ".png", ".pdf")
+LABEL_WIDTH = 28
+EXACT_DB = 80.0
+"""Where a layer without any error is drawn."""
+
+INK, ACCUMULATED, ALONE, GAIN = "#333333", "#1f5fa8", "#9dc3e6", "#c55a11"
+
+
+def check_plot(path: Path) -> None:
+    """What would fail at the end, checked before long work.
+
+    Raises ToolError where matplotlib is not installed, and EdgeError for another suffix or a folder that is not there.
+    """
+    if path.suffix not in SUFFIXES:
+        raise EdgeError(f"{path}: figures are written as {', '.join(SUFFIXES)}; give it such an ending")
+    if not path.parent.is_dir():
+        raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
+    if find_spec("matplotlib") is None:
+        raise ToolError(f"{path}: figures need matplotlib: pip install 'rlx-edge[plots]'")
+
+
+def plot_quality(explanation: Explanation, path: Path | str) -> None:
+    """Draw each layer's SQNR, accumulated and alone, beside the gain if it stays float, as .svg, .png or .pdf.
+
+    Raises what `check_plot` raises, and EdgeError for a model without layers.
+    """
+    path = Path(path)
+    check_plot(path)
+    if not explanation.layers:
+        raise EdgeError(f"{path}: the model has no layers to draw")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    layers = explanation.layers
+    gains = {s.name: s.gain_db for s in explanation.sensitivity}
+    figure = Figure(figsize=(10, 1.6 + 0.28 * len(layers)), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    places = range(len(layers))
+    _bars(
+        left, [(p + 0.2, _finite(x.sqnr_db)) for p, x in zip(places, layers, strict=True)], ACCUMULATED, "accumulated"
+    )
+    _bars(left, [(p - 0.2, _finite(x.isolated_db)) for p, x in zip(places, layers, strict=True)], ALONE, "alone")
+    _bars(right, [(p, gains.get(x.name, 0.0)) for p, x in zip(places, layers, strict=True)], GAIN, "", height=0.6)
+    left.set_yticks(list(places), [_label(x.name) for x in layers], fontsize=7, color=INK)
+    left.invert_yaxis()
+    left.set_xlabel("SQNR against float, dB")
+    left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / len(layers)), ncols=2, frameon=False, fontsize=8)
+    right.set_xlabel(f"output SQNR if float, dB more\n({explanation.sensitivity_samples} samples)")
+    right.axvline(0, color=INK, linewidth=0.8)
+    for axes in (left, right):
+        axes.grid(axis="x", linewidth=0.3)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"int8 beside float over {explanation.samples} samples", fontsize=10, color=INK)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _bars(axes: Any, points: Sequence[tuple[float, float]], color: str, label: str, height: float = 0.4) -> None:
+    axes.barh([p for p, _ in points], [v for _, v in points], height=height, color=color, label=label or None)
+
+
+def _finite(db: float) -> float:
+    """A length that can be drawn."""
+    if math.isnan(db):
+        return 0.0
+    return min(max(db, 0.0), EXACT_DB)
+
+
+def _label(name: str) -> str:
+    """The end of a name, which tells layers apart."""
+    plain = name.rsplit(";", 1)[-1].replace("$", r"\$")
+    return plain if len(plain) <= LABEL_WIDTH else "..." + plain[-(LABEL_WIDTH - 3) :]

@@ -1,0 +1,193 @@
+"""The runtimes that a model's own format comes with: what a file computes there, tensor by tensor.
+
+Each is an extra; `installed_for` says which of them there are. Rules: an int8 TFLite file has the bits of the rounding
+rule `tflm` in tflite-micro, and those of `tflite_ref` in tflite-runtime's reference kernels.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+
+from rlx_edge.errors import EdgeError
+from rlx_edge.formats.tflite_file import IDENTIFIER, read_model
+from rlx_edge.ir import Array, Requant
+
+Session = Callable[[Sequence[Array]], dict[str, Array]]
+"""From the inputs, in the file's order, to the wanted tensors by name."""
+
+TFLITE, ONNX = "tflite", "onnx"
+INSTALL = "pip install 'rlx-edge[oracles]'"
+TFLM_ARENA_PER_BYTE, TFLM_SMALLEST_ARENA = 20, 1 << 22
+_OUTPUTS_SLOT = 8
+"""Where a subgraph's table has its outputs: the third field of the schema's SubGraph, in bytes of its vtable."""
+
+
+class RuntimeRefusedError(EdgeError):
+    """The runtime does not run the file; the message is the runtime's own, shortened."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime that is installed. `floats`, `integers`: what of a file it is a measure for.
+
+    `open(data, tensors)` loads a file and returns a session that gives these tensors; where `tensors` is None, the
+    outputs.
+    """
+
+    name: str
+    format: str
+    rule: Requant
+    floats: bool
+    integers: bool
+    open: Callable[[bytes, Sequence[str] | None], Session]
+
+
+def installed_for(data: bytes) -> tuple[Runtime, ...]:
+    """The installed runtimes that read a file of this format."""
+    wanted = TFLITE if data[4:8] == IDENTIFIER else ONNX
+    return tuple(r for r in RUNTIMES if r.format == wanted and _module(_MODULES[r.name]) is not None)
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except (ImportError, AttributeError):  # AttributeError: tflite-runtime was made for a numpy older than 2.
+        return None
+
+
+# ---- TFLite ----------------------------------------------------------------------------------------------------------
+
+
+def with_outputs(data: bytes, tensors: Sequence[int]) -> bytes:
+    """A `.tflite` file whose subgraph has these tensors as its outputs: a new vector behind the old file.
+
+    Offsets in flatbuffers point forward, so that one offset is all that changes.
+    """
+    (root,) = struct.unpack_from("<I", data, 0)
+    subgraphs = _field(data, root, 8)
+    (offset,) = struct.unpack_from("<I", data, subgraphs)
+    first = subgraphs + offset + 4
+    (offset,) = struct.unpack_from("<I", data, first)
+    place = _field(data, first + offset, _OUTPUTS_SLOT)
+    padded = data + bytes(-len(data) % 4)
+    vector = struct.pack(f"<I{len(tensors)}i", len(tensors), *tensors)
+    return padded[:place] + struct.pack("<I", len(padded) - place) + padded[place + 4 :] + vector
+
+
+def _field(data: bytes, table: int, slot: int) -> int:
+    """The place of a field in a flatbuffer's table, given its entry of the vtable."""
+    (back,) = struct.unpack_from("<i", data, table)
+    (relative,) = struct.unpack_from("<H", data, table - back + slot)
+    return table + int(relative)
+
+
+def _tapped(data: bytes, tensors: Sequence[str] | None) -> tuple[bytes, list[str]]:
+    """The file with the wanted tensors as outputs, and their names."""
+    model = read_model(data, "the model")
+    if tensors is None:
+        return data, [model.tensors[i].name for i in model.outputs]
+    index = {tensor.name: tensor.index for tensor in model.tensors}
+    return with_outputs(data, [index[name] for name in tensors]), list(tensors)
+
+
+def _open_tflm(data: bytes, tensors: Sequence[str] | None) -> Session:
+    tapped, names = _tapped(data, tensors)
+    runtime = import_module("tflite_micro").runtime
+    arena = max(TFLM_ARENA_PER_BYTE * len(data), TFLM_SMALLEST_ARENA)
+    try:
+        interpreter = runtime.Interpreter.from_bytes(tapped, arena_size=arena)
+    except (RuntimeError, ValueError) as error:
+        raise RuntimeRefusedError(f"tflite-micro: {_short(error)}") from error
+
+    def run(inputs: Sequence[Array]) -> dict[str, Array]:
+        try:
+            for position, values in enumerate(inputs):
+                interpreter.set_input(np.ascontiguousarray(values), position)
+            interpreter.invoke()
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeRefusedError(f"tflite-micro: {_short(error)}") from error
+        return {name: np.array(interpreter.get_output(i)) for i, name in enumerate(names)}
+
+    return run
+
+
+def _open_interpreter(module: str) -> Callable[[bytes, Sequence[str] | None], Session]:
+    """tflite-runtime and its successor have one interface; only their reference kernels are a measure."""
+
+    def open(data: bytes, tensors: Sequence[str] | None) -> Session:
+        tapped, names = _tapped(data, tensors)
+        found = import_module(module)
+        title = module.split(".")[0].replace("_", "-")
+        try:
+            resolver = found.OpResolverType.BUILTIN_REF
+            interpreter = found.Interpreter(model_content=tapped, experimental_op_resolver_type=resolver, num_threads=1)
+            interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeRefusedError(f"{title}: {_short(error)}") from error
+
+        def run(inputs: Sequence[Array]) -> dict[str, Array]:
+            for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
+                interpreter.set_tensor(detail["index"], values)
+            interpreter.invoke()
+            found = interpreter.get_output_details()
+            return {name: interpreter.get_tensor(d["index"]) for name, d in zip(names, found, strict=True)}
+
+        return run
+
+    return open
+
+
+# ---- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+def _open_onnx(data: bytes, tensors: Sequence[str] | None) -> Session:
+    """ONNX Runtime's CPU provider without graph optimizations: each op as the file has it."""
+    import onnx
+
+    ort = import_module("onnxruntime")
+    if tensors is not None:
+        model = onnx.load_model_from_string(data)
+        held = {value.name for value in model.graph.output}
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors if name not in held)
+        data = model.SerializeToString()
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no other base
+        raise RuntimeRefusedError(f"onnxruntime: {_short(error)}") from error
+    names = list(tensors) if tensors is not None else [value.name for value in session.get_outputs()]
+
+    def run(inputs: Sequence[Array]) -> dict[str, Array]:
+        given = {value.name: values for value, values in zip(session.get_inputs(), inputs, strict=True)}
+        return dict(zip(names, map(np.asarray, session.run(names, given)), strict=True))
+
+    return run
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+RUNTIMES: tuple[Runtime, ...] = (
+    Runtime("tflite-micro", TFLITE, Requant.TFLM, True, True, _open_tflm),
+    Runtime("tflite-runtime", TFLITE, Requant.TFLITE_REF, True, True, _open_interpreter("tflite_runtime.interpreter")),
+    # Its int8 dense layers round by another rule (docs/numerics.md), so it is a measure for float files only.
+    Runtime("ai-edge-litert", TFLITE, Requant.SINGLE, True, False, _open_interpreter("ai_edge_litert.interpreter")),
+    Runtime("onnxruntime", ONNX, Requant.ONNX, True, True, _open_onnx),
+)
+
+_MODULES = {
+    "tflite-micro": "tflite_micro",
+    "tflite-runtime": "tflite_runtime.interpreter",
+    "ai-edge-litert": "ai_edge_litert.interpreter",
+    "onnxruntime": "onnxruntime",
+}
