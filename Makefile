@@ -25,7 +25,7 @@ $(READY): pyproject.toml setup.py scripts/packages.sh
 	@PYTHON=$(PYTHON) sh scripts/packages.sh
 	@echo 'setup: making .venv'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,oracles]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,oracles,images,plots,vela]'
 	@touch $@
 
 $(ORACLE): scripts/oracle.sh | $(READY)

@@ -23,7 +23,7 @@ from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.remove_dead import remove_dead
 from rlx_edge.quant.batches import batches
 from rlx_edge.quant.quantize import apply_recipe
-from rlx_edge.quant.recipe import ADAPTIVE, EFFORTS, Recipe
+from rlx_edge.quant.recipe import ADAPTIVE, EFFORTS, NEAREST, Recipe
 from rlx_edge.reference import fast
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
 
@@ -47,8 +47,9 @@ RECIPES: Mapping[str, Recipe] = {
     "min-max + bias correction": Recipe(bias_correction=True),
     "min-max + adaptive rounding": Recipe(rounding=ADAPTIVE),
     "min-max + adaptive rounding + bias correction": Recipe(rounding=ADAPTIVE, bias_correction=True),
-    "equalization + headroom + bias correction (`balanced`)": EFFORTS["balanced"],
-    "balanced + adaptive rounding (`best`)": EFFORTS["best"],
+    "auto + bias correction (`balanced`)": EFFORTS["balanced"],
+    "equalization + headroom + bias correction": replace(EFFORTS["best"], rounding=NEAREST),
+    "the same + adaptive rounding (`best`)": EFFORTS["best"],
     "`best` with auto": replace(EFFORTS["best"], observer="auto"),
 }
 """A row of the table each."""

@@ -22,7 +22,7 @@ from rlx_edge.images import read_images
 from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape
 from rlx_edge.ir.batch import sample_shape
 from rlx_edge.preprocess import Preprocess
-from rlx_edge.reference.fixedpoint import quantize_f32
+from rlx_edge.reference.fixedpoint import Rounding, input_rounding, quantize_f32
 
 LABELS = "y"
 
@@ -77,7 +77,7 @@ def load_data(
         arrays = read_npz(Path(path))
         if given is not None and given.resize is not None:
             raise DataError(f"{path}: resize is for folders of images, not for arrays")
-    reader = _Reader(str(path), arrays, chosen, given, stored)
+    reader = _Reader(str(path), arrays, chosen, given, stored, input_rounding(graph))
     inputs = {node.name: reader.input(node, _key(node, graph, arrays, str(path))) for node in graph.inputs}
     counts = {name: len(values) for name, values in inputs.items()}
     if len(set(counts.values())) > 1:
@@ -126,6 +126,7 @@ class _Reader:
     chosen: slice
     given: Preprocess | None
     stored: str | None
+    rounding: Rounding
     used: Preprocess | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -151,7 +152,7 @@ class _Reader:
             raise DataError(f"{self.path}: {key!r} holds {values.dtype}, but the input {node.name!r} is {node.type}")
         if node.type.dtype is DType.I8 and node.type.quant.axis is None:
             self._note_coverage(key, node, real, node.type.quant)
-        return quantize_f32(real, node.type.quant, node.type.dtype)
+        return quantize_f32(real, node.type.quant, node.type.dtype, self.rounding)
 
     def _note_coverage(self, key: str, node: Node, real: Array, quant: QuantParams) -> None:
         found = coverage(real, quant)

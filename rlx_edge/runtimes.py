@@ -6,8 +6,12 @@ rule `tflm` in tflite-micro, and those of `tflite_ref` in tflite-runtime's refer
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Callable, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -24,6 +28,7 @@ Session = Callable[[Sequence[Array]], dict[str, Array]]
 TFLITE, ONNX = "tflite", "onnx"
 INSTALL = "pip install 'rlx-edge[oracles]'"
 TFLM_ARENA_PER_BYTE, TFLM_SMALLEST_ARENA = 20, 1 << 22
+LONGEST_REASON = 200
 _OUTPUTS_SLOT = 8
 """Where a subgraph's table has its outputs: the third field of the schema's SubGraph, in bytes of its vtable."""
 
@@ -100,21 +105,36 @@ def _open_tflm(data: bytes, tensors: Sequence[str] | None) -> Session:
     tapped, names = _tapped(data, tensors)
     runtime = import_module("tflite_micro").runtime
     arena = max(TFLM_ARENA_PER_BYTE * len(data), TFLM_SMALLEST_ARENA)
-    try:
+    with _told_by("tflite-micro"):
         interpreter = runtime.Interpreter.from_bytes(tapped, arena_size=arena)
-    except (RuntimeError, ValueError) as error:
-        raise RuntimeRefusedError(f"tflite-micro: {_short(error)}") from error
 
     def run(inputs: Sequence[Array]) -> dict[str, Array]:
-        try:
+        with _told_by("tflite-micro"):
             for position, values in enumerate(inputs):
                 interpreter.set_input(np.ascontiguousarray(values), position)
             interpreter.invoke()
-        except (RuntimeError, ValueError) as error:
-            raise RuntimeRefusedError(f"tflite-micro: {_short(error)}") from error
         return {name: np.array(interpreter.get_output(i)) for i, name in enumerate(names)}
 
     return run
+
+
+@contextmanager
+def _told_by(title: str) -> Iterator[None]:
+    """Turn what a runtime writes to the process's standard error, where it says why it fails, into the error's text."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").split("\n")
+            reason = "; ".join(filter(None, map(str.strip, lines))) or str(error)
+            raise RuntimeRefusedError(f"{title}: {_short(reason)}") from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _open_interpreter(module: str) -> Callable[[bytes, Sequence[str] | None], Session]:
@@ -124,12 +144,10 @@ def _open_interpreter(module: str) -> Callable[[bytes, Sequence[str] | None], Se
         tapped, names = _tapped(data, tensors)
         found = import_module(module)
         title = module.split(".")[0].replace("_", "-")
-        try:
+        with _told_by(title):
             resolver = found.OpResolverType.BUILTIN_REF
             interpreter = found.Interpreter(model_content=tapped, experimental_op_resolver_type=resolver, num_threads=1)
             interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise RuntimeRefusedError(f"{title}: {_short(error)}") from error
 
         def run(inputs: Sequence[Array]) -> dict[str, Array]:
             for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
@@ -173,8 +191,8 @@ def _open_onnx(data: bytes, tensors: Sequence[str] | None) -> Session:
     return run
 
 
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _short(reason: object) -> str:
+    return " ".join(str(reason).split())[:LONGEST_REASON] or type(reason).__name__
 
 
 RUNTIMES: tuple[Runtime, ...] = (

@@ -86,7 +86,10 @@ def test_bad_options(made: Path, tmp_path: Path) -> None:
     assert "cortex-m4" in refused("generate", model, "--target", "cortex-m99", "-o", tmp_path / "c")
     assert "reference" in refused("evaluate", model, "--data", HELD_OUT, "--engine", "gpu")
     assert "top1" in refused("evaluate", model, "--data", HELD_OUT, "--metric", "best")
-    assert ".rlx" in refused("convert", model, "-o", tmp_path / "out.tflite")
+    assert ".tflite" in refused("convert", model, "-o", tmp_path / "out.pb")
+    other_rule = rlx_edge("convert", model, "-o", tmp_path / "out.tflite", "--requant", "onnx")
+    assert other_rule.returncode == 2
+    assert "convert with --requant tflm" in other_rule.stderr
     assert ".npz" in refused("run", model, "--data", HELD_OUT, "-o", tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []
 

@@ -28,7 +28,7 @@ from rlx_edge.preprocess import Preprocess
 from rlx_edge.quant.calibrate import calibrate
 from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run_all
-from rlx_edge.reference.fixedpoint import quantize_f32
+from rlx_edge.reference.fixedpoint import input_rounding, quantize_f32
 from rlx_edge.resources import digits_dir
 
 GOLDEN = Path(__file__).parent / "golden" / "tiny"
@@ -361,6 +361,26 @@ def test_host_refuses_wrong_inputs(tmp_path: Path) -> None:
         host.run({"x": np.zeros((1, 6, 5, 2), np.int8)})
     with pytest.raises(DataError, match="float32"):
         host.run({"x": np.zeros((1, 6, 6, 2), np.float32)})
+
+
+@pytest.mark.parametrize("rule", [Requant.TFLM, Requant.ONNX])
+def test_quantize_helper_rounds_as_the_data(rule: Requant, tmp_path: Path) -> None:
+    """Ties, numbers beside them, and numbers beyond all codes, under each rule's rounding of float inputs."""
+    maker = ModelMaker("reals", 0)
+    x = maker.input((1, 1, 1, 1))
+    quant = maker.builder[x].type.quant
+    assert quant is not None
+    graph = with_rule(maker.builder.build([maker.conv(x, 2)]), rule)
+    (model,) = generate({"reals": graph}, tmp_path / "bundle")
+    ties = ((np.arange(-300, 300) + 0.5) * np.float32(quant.scale)).astype(np.float32)
+    values = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), np.float32([0, -0.0, 1e30, -1e30, 1e-40])])
+    np.savez(tmp_path / "data.npz", x=values.reshape(-1, 1, 1, 1))
+    expected = load_data(tmp_path / "data.npz", graph).inputs["x"].reshape(-1)
+    ffi = cffi.FFI()
+    ffi.cdef("int8_t reals_quantize(float value);")
+    call = ffi.dlopen(str(compile_shared(model.sources, [model.bundle / "rlx"]))).reals_quantize
+    assert [call(float(value)) for value in values] == expected.tolist()
+    assert quantize_f32(values, quant, rounding=input_rounding(graph)).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("formula", ["scale=1/255", "scale=1/255,mean=0.485,0.456,0.406,std=0.229,0.224,0.225"])

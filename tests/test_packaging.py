@@ -65,7 +65,8 @@ def test_demo_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
 def test_dependencies_are_declared() -> None:
     """Every package that rlx_edge imports is named in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["images"]]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["images"], *extras["plots"]]
     declared = {_normal(re.split(r"[<>=!~;\[ ]", line)[0]) for line in lines}
     imported = {
         name.partition(".")[0]

@@ -1,6 +1,7 @@
 """Exported files go through Ethos-U's compiler. Its output runs on hardware only, so nothing is compared here.
 
-`vela` on the PATH, or the one that RLX_EDGE_VELA names (`pip install ethos-u-vela`); without it these are skipped.
+`vela` beside this Python or on the PATH, or the one that RLX_EDGE_VELA names (`pip install ethos-u-vela`); without it these
+are skipped.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from rlx_edge.formats.export_tflite import save_tflite
 from rlx_edge.formats.tflite import load_tflite
 from rlx_edge.ir import Graph
 
-VELA = os.environ.get("RLX_EDGE_VELA") or shutil.which("vela")
+BESIDE = Path(sys.executable).with_name("vela")
+VELA = os.environ.get("RLX_EDGE_VELA") or (str(BESIDE) if BESIDE.exists() else shutil.which("vela"))
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits"
 

@@ -122,4 +122,19 @@ static inline int32_t rlx_rescale_float(int32_t x, int32_t multiplier, int32_t s
     return rlx_round_float(rlx_multiply_floats(rlx_nearest_float(x, 0, 0), real));
 }
 
+/* The nearest integer to x / scale, ties to even, both given as the bits of float32 numbers. NaN gives 0; infinity is
+ * like any number beyond all codes. */
+static inline int32_t rlx_float_steps(uint32_t x_bits, uint32_t scale_bits)
+{
+    const uint32_t magnitude = x_bits & 0x7FFFFFFFu;
+    int32_t steps = 65536;
+    if (magnitude > 0x7F800000u) {
+        return 0;
+    }
+    if (magnitude < 0x7F800000u) {
+        steps = rlx_round_float(rlx_divide_floats(rlx_float_of_bits(magnitude), rlx_float_of_bits(scale_bits)));
+    }
+    return (x_bits >> 31) != 0u ? -steps : steps;
+}
+
 #endif

@@ -13,27 +13,13 @@ static uint32_t load_u32(const int8_t *bytes)
     return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* NaN gives 0; infinity is like any number beyond all codes. */
-static int32_t steps_of(uint32_t x_bits, rlx_float_t scale)
-{
-    const uint32_t magnitude = x_bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) {
-        return 0;
-    }
-    const int32_t steps = magnitude == 0x7F800000u
-                              ? 65536
-                              : rlx_round_float(rlx_divide_floats(rlx_float_of_bits(magnitude), scale));
-    return (x_bits >> 31) != 0u ? -steps : steps;
-}
-
 void rlx_quantize_onnx_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
 {
-    const rlx_float_t scale = rlx_float_of_bits((uint32_t)p->scale_bits);
     for (int32_t row = y0; row < y1; row++) {
         const int8_t *in = rlx_row(x, row);
         int8_t *out = rlx_row(y, row);
         for (int32_t i = 0; i < p->width; i++) {
-            const int32_t q = steps_of(load_u32(in + 4 * i), scale) + p->zero_point;
+            const int32_t q = rlx_float_steps(load_u32(in + 4 * i), (uint32_t)p->scale_bits) + p->zero_point;
             out[i] = (int8_t)rlx_bound(q, p->low, p->high);
         }
     }

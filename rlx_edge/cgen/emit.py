@@ -17,6 +17,7 @@ from rlx_edge.cgen.plan import Plan, Tensor
 from rlx_edge.cgen.preprocess_tables import PreprocessTables, preprocess_tables
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import DType
+from rlx_edge.reference.fixedpoint import input_rounding, round_half_away
 
 API_VERSION = 1
 MAX_NAME = 63
@@ -86,6 +87,7 @@ class ModelText:
     proofs: tuple[str, ...]
     has_constant_views: bool
     preprocess: PreprocessTables | None
+    ties_to_even: bool
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         ),
         preprocess=None
         if len(inputs) > 1
-        else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type),
+        else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type, input_rounding(plan.graph)),
+        ties_to_even=input_rounding(plan.graph) is not round_half_away,
     )
 
 

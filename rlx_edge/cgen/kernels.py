@@ -90,20 +90,20 @@ QUANTIZE = Kernel("rlx_quantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
 DEQUANTIZE = Kernel("rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
 
 # Twins under the rounding rule onnx.
-CONV_ONNX = replace(CONV, name="rlx_conv_onnx_s8")
-DEPTHWISE_ONNX = replace(DEPTHWISE, name="rlx_depthwise_onnx_s8")
-DENSE_ONNX = replace(DENSE, name="rlx_dense_onnx_s8")
+CONV_ONNX = replace(CONV, name="rlx_conv_onnx_s8", stack_bytes=1152)
+DEPTHWISE_ONNX = replace(DEPTHWISE, name="rlx_depthwise_onnx_s8", stack_bytes=896)
+DENSE_ONNX = replace(DENSE, name="rlx_dense_onnx_s8", stack_bytes=704)
 AVG_POOL_ONNX = Kernel(
-    "rlx_avg_pool_onnx_s8", "rlx_pool_onnx_t", (), (*_POOL_FIELDS, "x_scale", "out_scale", "out_zp"), stack_bytes=640
+    "rlx_avg_pool_onnx_s8", "rlx_pool_onnx_t", (), (*_POOL_FIELDS, "x_scale", "out_scale", "out_zp"), stack_bytes=1024
 )
-ADD_ONNX = replace(ADD, name="rlx_add_onnx_s8")
-SUB_ONNX = replace(SUB, name="rlx_sub_onnx_s8")
-MUL_ONNX = replace(MUL, name="rlx_mul_onnx_s8")
-MEAN_ONNX = replace(MEAN, name="rlx_mean_onnx_s8")
+ADD_ONNX = replace(ADD, name="rlx_add_onnx_s8", stack_bytes=1024)
+SUB_ONNX = replace(SUB, name="rlx_sub_onnx_s8", stack_bytes=1024)
+MUL_ONNX = replace(MUL, name="rlx_mul_onnx_s8", stack_bytes=768)
+MEAN_ONNX = replace(MEAN, name="rlx_mean_onnx_s8", stack_bytes=576)
 SOFTMAX_ONNX = Kernel(
     "rlx_softmax_onnx_s8", "rlx_softmax_onnx_t", ("powers",), ("width", "mantissa", "shift", "out_zp"), in_place=True
 )
-QUANTIZE_ONNX = replace(QUANTIZE, name="rlx_quantize_onnx_f32")
+QUANTIZE_ONNX = replace(QUANTIZE, name="rlx_quantize_onnx_f32", stack_bytes=704)
 
 ALL: tuple[Kernel, ...] = (
     *(CONV, DEPTHWISE, DENSE, AVG_POOL, MAX_POOL, ADD, SUB, MUL, MEAN, SOFTMAX),

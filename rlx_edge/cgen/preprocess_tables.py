@@ -14,7 +14,7 @@ import numpy as np
 from rlx_edge.cgen import text
 from rlx_edge.ir import Array, QuantParams, TensorType
 from rlx_edge.preprocess import Preprocess
-from rlx_edge.reference.fixedpoint import quantize_f32
+from rlx_edge.reference.fixedpoint import Rounding, quantize_f32, round_half_away
 
 SIGN = 1 << 31
 LARGEST = 0x7F800000
@@ -37,31 +37,35 @@ class PreprocessTables:
     zero_point: int
 
 
-def preprocess_tables(formula: str | None, type: TensorType) -> PreprocessTables | None:
+def preprocess_tables(
+    formula: str | None, type: TensorType, rounding: Rounding = round_half_away
+) -> PreprocessTables | None:
     """The tables of a formula for an input; None without a formula, or where the input is not quantized."""
     if formula is None or type.quant is None:
         return None
     steps = Preprocess.parse(formula)
     channels = max(len(steps.mean), len(steps.std))
-    pixels = _codes(steps, type.quant, np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (256, channels)))
+    pixels = _codes(
+        steps, type.quant, np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (256, channels)), rounding
+    )
     turns = np.broadcast_to(np.where(np.array(steps.std) * steps.scale < 0, -1, 0), channels)
     return PreprocessTables(
         formula,
         channels,
         tuple(text.number_table(row) for row in pixels.T),
-        tuple(_unsigned(row) for row in _thresholds(steps, type.quant, turns).T),
+        tuple(_unsigned(row) for row in _thresholds(steps, type.quant, turns, rounding).T),
         tuple(map(int, turns)),
         type.quant.zero_point,
     )
 
 
-def _codes(steps: Preprocess, quant: QuantParams, values: Array) -> Array:
+def _codes(steps: Preprocess, quant: QuantParams, values: Array, rounding: Rounding) -> Array:
     """int8 codes of values [n, channels], exactly as data.py makes them."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return quantize_f32(steps.apply(values), quant)
+        return quantize_f32(steps.apply(values), quant, rounding=rounding)
 
 
-def _thresholds(steps: Preprocess, quant: QuantParams, turns: Array) -> Array:
+def _thresholds(steps: Preprocess, quant: QuantParams, turns: Array, rounding: Rounding) -> Array:
     """Keys [255, channels], int64: the least whose float gives (turned) code -127, -126, ... or more; by bisection.
 
     A key orders floats as numbers: the bits with the sign turned for positive ones, all bits turned for negative ones.
@@ -72,7 +76,7 @@ def _thresholds(steps: Preprocess, quant: QuantParams, turns: Array) -> Array:
     high = np.full((255, len(turns)), SIGN + LARGEST + 1, np.int64)
     while np.any(low < high):
         middle = (low + high) // 2
-        reached = (_codes(steps, quant, _floats(np.minimum(middle, SIGN + LARGEST))) ^ turns) >= wanted
+        reached = (_codes(steps, quant, _floats(np.minimum(middle, SIGN + LARGEST)), rounding) ^ turns) >= wanted
         reached |= middle > SIGN + LARGEST
         high = np.where(reached, middle, high)
         low = np.where(reached, low, np.minimum(middle + 1, high))

@@ -40,7 +40,7 @@ class Recipe:
 
 EFFORTS: Mapping[str, Recipe] = {
     "fast": Recipe(),
-    "balanced": Recipe(equalize=True, headroom=True, bias_correction=True),
+    "balanced": Recipe(observer="auto", bias_correction=True),
     "best": Recipe(equalize=True, headroom=True, bias_correction=True, rounding=ADAPTIVE),
 }
 """The bundles of `--effort`; docs/accuracy.md has what each gives."""

@@ -25,6 +25,7 @@ from rlx_edge.ir import (
     FrozenScale,
     FrozenSoftmax,
     FrozenTable,
+    Graph,
     QuantParams,
     Requant,
     TensorType,
@@ -156,6 +157,16 @@ def quantize_f32(
     wide = np.nan_to_num(ratio.astype(np.float64), nan=0.0, posinf=2.0**40, neginf=-(2.0**40))
     bounded = np.clip(wide, -(2.0**40), 2.0**40).astype(np.int64)
     return np.asarray(np.clip(bounded + zeros, low, high).astype(dtype.numpy))
+
+
+Rounding = Callable[[Array], Array]
+"""From real numbers to the nearest integers, in one way or another at ties."""
+
+
+def input_rounding(graph: Graph) -> Rounding:
+    """How real values become codes at the inputs of an int8 model: to even where it follows the rule onnx."""
+    onnx = any(getattr(node.op, "requant", None) is Requant.ONNX for node in graph.nodes)
+    return np.rint if onnx else round_half_away
 
 
 def dequantize_f32(q: Array, quant: QuantParams) -> Array:
