@@ -6,7 +6,7 @@ READY := .venv/ready
 ORACLE := .venv-oracle/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help setup demo test test-long lint bench bench-accuracy readme clean
+.PHONY: help setup demo test test-long lint bench bench-accuracy bench-calibration onnx-coverage readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
@@ -15,6 +15,8 @@ help:
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make bench      instructions, RAM and flash of the benchmark models'
 	@echo 'make bench-accuracy  what each way of quantizing keeps of five float models (needs ../shared)'
+	@echo 'make bench-calibration  time and memory of calibration (needs ../shared)'
+	@echo 'make onnx-coverage  docs/onnx-coverage.md, from the node tests of the onnx package'
 	@echo 'make readme     the output of the demo, written into README.md'
 	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
 	@echo 'make clean      remove what was built, but not .venv'
@@ -53,6 +55,12 @@ bench: $(READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py
+
+bench-calibration: $(READY)
+	$(BIN)/python benchmarks/bench_calibration.py
+
+onnx-coverage: $(READY)
+	PYTHONPATH=tests $(BIN)/python scripts/onnx_coverage.py
 
 readme: $(READY)
 	$(BIN)/python scripts/readme.py

@@ -6,8 +6,9 @@ hold is compared, and the first one that parts is named.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from rlx_edge.formats.source import read_source
 from rlx_edge.formats.tflite_file import IDENTIFIER, read_model
 from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import Leaf
-from rlx_edge.reference import run_all
 from rlx_edge.reference.fixedpoint import dequantize_f32
-from rlx_edge.runtimes import INSTALL, Runtime, RuntimeRefusedError, Session, installed_for
+from rlx_edge.reference.run import evaluate, observe, run
+from rlx_edge.runtime_process import run_apart
+from rlx_edge.runtimes import INSTALL, Runtime, RuntimeRefusedError, installed_for
 
 RANDOM_SAMPLES = 4
 GIVEN_SAMPLES = 4
@@ -31,27 +33,37 @@ SAME_FLOAT_DB = 90.0
 
 @dataclass(frozen=True)
 class TensorCheck:
-    """One tensor over all samples: equal bits for integers, an SQNR in dB for floats (infinite: no difference)."""
+    """One tensor over all samples: equal bits for integers, an SQNR in dB for floats (infinite: no difference).
+
+    `largest` is the largest difference of integers. Real values of a tensor that is int8 here count as its integers.
+    """
 
     name: str
     node: str
     elements: int
     differing: int
     sqnr_db: float | None
+    largest: int = 0
 
     @property
     def same(self) -> bool:
         return self.differing == 0 if self.sqnr_db is None else self.sqnr_db >= SAME_FLOAT_DB
 
     def __str__(self) -> str:
+        if self.sqnr_db is None and self.differing:
+            return f"{self.differing} of {self.elements} integers differ, by {self.largest} at most"
         if self.sqnr_db is None:
-            return f"{self.differing} of {self.elements} integers differ" if self.differing else "equal bits"
+            return "equal bits"
         return f"SQNR {self.sqnr_db:.1f} dB"
 
 
 @dataclass(frozen=True)
 class Check:
-    """A file beside its import. `parted` is the first tensor that differs, or None; `refused` what the runtime said."""
+    """A file beside its import. `refused` is what the runtime said.
+
+    `parted` is the first tensor that differs although its operands are equal, or None. Differences by 1 come second: a
+    runtime that sums int8 models in float32 (onnxruntime, QDQ) may round a tie to the other side anywhere.
+    """
 
     runtime: str
     samples: int
@@ -82,36 +94,52 @@ def check_model(path: Path | str, data: Data | None = None, dims: Mapping[str, i
         graph = load(path, requant=runtime.rule) if content[4:8] == IDENTIFIER else load(path, dims=dims)
         if runtime.integers or not _has_integers(graph):
             checks.append(check_graph(runtime, content, graph, data))
+    _raise_if_refused(checks, where)
+    return tuple(checks)
+
+
+def _raise_if_refused(checks: Sequence[Check], where: str) -> None:
     if not any(check.refused is None for check in checks):
         reasons = "; ".join(check.refused for check in checks if check.refused) or "they are no measure for int8 models"
         raise EdgeError(f"{where}: no installed runtime runs it, so it cannot be checked: {reasons}")
-    return tuple(checks)
 
 
 def _has_integers(graph: Graph) -> bool:
     return any(node.type.dtype is DType.I8 for node in graph.nodes)
 
 
+def check_exported(path: Path | str, graph: Graph, data: Data | None = None) -> tuple[Check, ...]:
+    """The same for a file that was made of a graph: does its runtime compute what the graph does?
+
+    Only runtimes count that have the graph's rounding rule.
+    """
+    content, where = read_source(Path(path))
+    rules = {getattr(node.op, "requant", None) for node in graph.nodes} - {None}
+    found = [runtime for runtime in installed_for(content) if runtime.integers and rules <= {runtime.rule}]
+    if not found:
+        names = ", ".join(sorted(rule.value for rule in rules if rule))
+        raise EdgeError(f"{where}: no runtime with the rule {names} is installed to check it against; {INSTALL}")
+    named = replace(graph, nodes=tuple(replace(node, sources=(node.name,)) for node in graph.nodes))
+    checks = tuple(check_graph(runtime, content, named, data) for runtime in found)
+    _raise_if_refused(checks, where)
+    return checks
+
+
 def check_graph(runtime: Runtime, content: bytes, graph: Graph, data: Data | None = None) -> Check:
     """The same for one runtime and a graph that should compute what the file's content does."""
     samples = list(_samples(graph, data))
-    pairs = [(node, _source(node)) for node in graph.output_nodes]
+    pairs = [(node, node.name) for node in graph.output_nodes]
     try:
-        outputs = _compare(runtime.open(content, None), content, graph, samples, pairs)
+        outputs = _compare(runtime, content, graph, samples, pairs, None)
         if all(output.same for output in outputs):
             return Check(runtime.name, len(samples), outputs)
         taps = _taps(content, graph)
-        session = runtime.open(content, [name for _, name in taps])
-        compared = _compare(session, content, graph, samples, taps)
+        compared = _compare(runtime, content, graph, samples, taps, [name for _, name in taps])
     except RuntimeRefusedError as error:
         return Check(runtime.name, len(samples), refused=str(error))
-    parted = next((tensor for tensor in compared if not tensor.same), None)
+    parts = [tensor for tensor in compared if not tensor.same]
+    parted = next((tensor for tensor in parts if tensor.largest != 1), parts[0] if parts else None)
     return Check(runtime.name, len(samples), outputs, parted)
-
-
-def _source(node: Node) -> str:
-    """The file's tensor that a node computes: the last of those that it stands for."""
-    return node.sources[-1] if node.sources else node.name
 
 
 def _samples(graph: Graph, data: Data | None) -> list[dict[str, Array]]:
@@ -162,46 +190,73 @@ def _file_names(content: bytes) -> list[str]:
 
 
 class _Sums:
-    def __init__(self) -> None:
+    """`step`: of a tensor that is int8 here, its scale where the file has real values, else 1; None for floats."""
+
+    def __init__(self, step: float | None) -> None:
+        self.step = step
         self.elements = self.differing = 0
-        self.signal = self.noise = 0.0
-        self.integer = True
+        self.signal = self.noise = self.largest = 0.0
 
     def add(self, theirs: Array, ours: Array) -> None:
-        self.integer = theirs.dtype.kind in "iub"
         self.elements += theirs.size
         equal = theirs == ours
-        if not self.integer:
+        if theirs.dtype.kind == "f":
             equal |= np.isnan(theirs) & np.isnan(ours)
-            self.signal += float(np.sum(np.square(theirs, dtype=np.float64), where=np.isfinite(theirs)))
-            error = np.subtract(theirs, ours, out=np.zeros(theirs.shape), where=~equal, dtype=np.float64)
-            self.noise += float(np.sum(error * error))
         self.differing += int(np.sum(~equal))
+        error = np.subtract(theirs, ours, out=np.zeros(theirs.shape), where=~equal, dtype=np.float64)
+        if self.step is None:
+            self.signal += float(np.sum(np.square(theirs, dtype=np.float64), where=np.isfinite(theirs)))
+            self.noise += float(np.sum(error * error))
+        else:
+            self.largest = max(self.largest, float(np.abs(error).max(initial=0)) / self.step)
 
     def result(self, name: str, node: str) -> TensorCheck:
-        if self.integer or self.noise == 0:
-            return TensorCheck(name, node, self.elements, self.differing, None if self.integer else float("inf"))
+        if self.step is not None:
+            largest = round(self.largest) if np.isfinite(self.largest) else sys.maxsize
+            return TensorCheck(name, node, self.elements, self.differing, None, largest)
+        if self.noise == 0:
+            return TensorCheck(name, node, self.elements, self.differing, float("inf"))
         sqnr = 10 * np.log10(self.signal / self.noise) if self.signal > 0 and np.isfinite(self.noise) else -np.inf
         return TensorCheck(name, node, self.elements, self.differing, float(sqnr))
 
 
+def _step(node: Node, theirs: np.dtype[np.generic]) -> float | None:
+    if theirs.kind != "f":
+        return 1.0
+    return None if node.type.dtype is DType.F32 or node.type.quant is None else node.type.quant.scale
+
+
 def _compare(
-    session: Session,
+    runtime: Runtime,
     content: bytes,
     graph: Graph,
     samples: Sequence[Mapping[str, Array]],
     pairs: Sequence[tuple[Node, str]],
+    tensors: Sequence[str] | None,
 ) -> tuple[TensorCheck, ...]:
+    """Nodes beside what they stand for: `tensors`, each from the runtime's own operands, or the outputs."""
     wide = _wide_inputs(content)
-    sums = {name: _Sums() for _, name in pairs}
-    for sample in samples:
-        given = [_as_theirs(sample[node.name], node, wide[i]) for i, node in enumerate(graph.inputs)]
-        theirs = session(given)
-        ours = run_all(graph, sample)
-        for node, name in pairs:
-            found = theirs[name]
-            sums[name].add(found, _as_theirs(ours[node.name].reshape(found.shape), node, found.dtype))
-    return tuple(sums[name].result(name, node.name) for node, name in pairs)
+    sums: list[_Sums] = []
+    given = [[_as_theirs(s[node.name], node, wide[i]) for i, node in enumerate(graph.inputs)] for s in samples]
+    for sample, theirs in zip(samples, run_apart(runtime, content, tensors, given), strict=True):
+        held = {node.id: found for (node, _), found in zip(pairs, theirs, strict=True)}
+        ours = run(graph, sample) if tensors is None else _run_on(graph, sample, held)
+        sums = sums or [_Sums(_step(node, found.dtype)) for (node, _), found in zip(pairs, theirs, strict=True)]
+        for (node, _), found, sum in zip(pairs, theirs, sums, strict=True):
+            sum.add(found, _as_theirs(ours[node.name].reshape(found.shape), node, found.dtype))
+    return tuple(sum.result(name, node.name) for (node, name), sum in zip(pairs, sums, strict=True))
+
+
+def _run_on(graph: Graph, sample: Mapping[str, Array], theirs: Mapping[int, Array]) -> dict[str, Array]:
+    """The value of each computed node from the runtime's operands, where it has them (by node)."""
+    ours: dict[str, Array] = {}
+
+    def compute(graph: Graph, node: Node, operands: Sequence[Array]) -> Array:
+        ours[node.name] = evaluate(graph, node, operands)
+        return _as_ours(theirs[node.id], node) if node.id in theirs else ours[node.name]
+
+    observe(graph, sample, lambda node, value: None, compute)
+    return ours
 
 
 def _wide_inputs(content: bytes) -> list[np.dtype[np.generic]]:
@@ -223,4 +278,15 @@ def _as_theirs(values: Array, node: Node, dtype: np.dtype[np.generic]) -> Array:
         return (values.astype(np.int16) + 128).astype(np.uint8)
     if values.dtype == np.int8 and dtype == np.float32 and node.type.quant is not None:
         return dequantize_f32(values, node.type.quant)
+    return values
+
+
+def _as_ours(values: Array, node: Node) -> Array:
+    """The file's values as the graph has them; those of a tensor that is int8 here are multiples of its scale."""
+    values, quant = values.reshape(node.type.shape), node.type.quant
+    if node.type.dtype is DType.I8 and values.dtype == np.uint8:
+        return (values.astype(np.int16) - 128).astype(np.int8)
+    if node.type.dtype is DType.I8 and values.dtype == np.float32 and quant is not None:
+        codes = np.rint(values / np.float64(quant.scale)) + quant.zero_point
+        return np.asarray(np.clip(codes, -128, 127).astype(np.int8))
     return values

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from rlx_edge.cli_device import boards, build, demo, deploy, doctor, parity, profile
-from rlx_edge.cli_models import convert, evaluate, generate, inspect, run
+from rlx_edge.cli_inspect import inspect
+from rlx_edge.cli_models import convert, evaluate, generate, run
 from rlx_edge.cli_quantize import quantize
 from rlx_edge.errors import EdgeError
 from rlx_edge.report.console import note, say

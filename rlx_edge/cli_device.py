@@ -158,12 +158,12 @@ def deploy(
     """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
     _check_before_deploy(load_board(board), out_dir, port, emulate)
     graph = open_model(model, dims)
-    checks = check_import(model, None, json, dims=dims) if check else None
+    whole = load_data(data, graph, preprocess=preprocess)
+    checks = check_import(model, whole, json, dims=dims) if check else None
     if is_float(graph):
-        whole = load_data(data, graph, preprocess=preprocess)
         graph = deployable(graph, whole, level, json)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
-    warn(given)
+    warn(given.warnings)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
         folder = out_dir or Path(scratch)
         firmware = _build(graph, model, board, name, folder)

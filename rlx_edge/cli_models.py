@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import is_bundle
-from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
     RULES,
+    CheckData,
     CheckImport,
     DataFile,
     Dims,
@@ -26,87 +26,23 @@ from rlx_edge.cli_options import (
     Output,
     Preprocessing,
     Samples,
+    check_export,
     check_import,
     check_suffix,
-    float_text,
+    given_samples,
     load_int8,
     open_model,
     warn,
 )
 from rlx_edge.data import load_data
-from rlx_edge.engines import is_float, predict
-from rlx_edge.errors import EdgeError, UnsupportedError
+from rlx_edge.engines import predict
+from rlx_edge.errors import EdgeError
 from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
 from rlx_edge.formats.save import check_ending
 from rlx_edge.ir import Array, Graph, Requant
-from rlx_edge.ir.ops import Leaf, Param
-from rlx_edge.quant.explain_json import explanation_facts
-from rlx_edge.report import explain_tables, tables
-from rlx_edge.report.console import note, out, print_json, progress, say
-
-
-def inspect(
-    model: Model,
-    target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
-    explained: Annotated[
-        bool, typer.Option("--explain", help="of a model that was quantized here: why it is as good as it is")
-    ] = False,
-    dims: Dims = None,
-    check: CheckImport = False,
-    json: Json = False,
-) -> None:
-    """Ops, shapes, MACs and parameters; predicted RAM and flash; what the target cannot run, and why."""
-    graph = open_model(model, dims)
-    layers = [
-        {
-            "name": node.name,
-            "op": node.op.kind_name,
-            "shape": list(node.type.shape),
-            "macs": graph.macs(node),
-            "parameters": tables.parameters_of(graph, node.inputs),
-        }
-        for node in graph.nodes
-        if not isinstance(node.op, Leaf)
-    ]
-    facts: dict[str, Any] = {
-        "macs": sum(graph.macs(node) for node in graph.nodes),
-        "parameters": sum(node.type.elements for node in graph.nodes if isinstance(node.op, Param)),
-        "layers": layers,
-        "inputs": [tables.tensor_facts(node) for node in graph.inputs],
-        "outputs": [tables.tensor_facts(node) for node in graph.output_nodes],
-    }
-    try:
-        plan = make_plan(graph, get_target(target))
-        facts |= {"arena_bytes": plan.arena_bytes, "constant_bytes": plan.constant_bytes, "problems": []}
-    except UnsupportedError as error:
-        facts["problems"] = list(error.problems)
-    explanation = api.read_explanation(graph)
-    if explanation is not None:
-        facts["quantization"] = explanation_facts(explanation)
-    elif explained:
-        raise EdgeError(f"{model}: holds no explanation; the .rlx file that `rlx-edge quantize` writes does")
-    if check:
-        facts["checks"] = check_import(model, None, json, dims=dims)
-    if json:
-        print_json("inspect", facts)
-        return
-    if explanation is not None and explained:
-        explain_tables.show(explanation, out)
-        return
-    out.print(tables.layers_table(graph))
-    out.print(tables.ends_table(graph))
-    if explanation is not None:
-        say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
-    if is_float(graph):
-        note(float_text(model))
-    elif facts["problems"]:
-        note(f"{target} cannot run it as it is:")
-        for problem in facts["problems"]:
-            note(f"  {problem}")
-    else:
-        arena, constants = facts["arena_bytes"], facts["constant_bytes"]
-        say(f"on {target}: arena {arena:,} bytes of RAM, constants {constants:,} bytes of flash")
+from rlx_edge.report import tables
+from rlx_edge.report.console import note, print_json, progress, say
 
 
 def convert(
@@ -115,6 +51,8 @@ def convert(
     rule: Annotated[Requant | None, typer.Option("--requant", help=f"another {RULES}")] = None,
     dims: Dims = None,
     check: CheckImport = False,
+    samples_file: CheckData = None,
+    preprocess: Preprocessing = None,
 ) -> None:
     """Import a model and write it as .rlx, .tflite or .onnx, without calibration.
 
@@ -124,11 +62,12 @@ def convert(
     check_suffix(out_file, out_file.suffix)
     graph = open_model(model, dims)
     if check and model.suffix != ".rlx":
-        check_import(model, None, json=False, dims=dims)
-    api.save(graph if rule is None else api.with_rule(graph, rule), out_file)
+        check_import(model, given_samples(samples_file, graph, preprocess), json=False, dims=dims)
+    graph = graph if rule is None else api.with_rule(graph, rule)
+    api.save(graph, out_file)
     note(f"wrote {out_file}")
     if check and out_file.suffix != ".rlx":
-        check_import(out_file, None, json=False)
+        check_export(out_file, graph, given_samples(samples_file, graph, preprocess))
 
 
 def evaluate(
@@ -145,7 +84,7 @@ def evaluate(
     """Accuracy on labeled data: host C for int8 models, the reference for float ones."""
     graph = open_model(model, dims)
     given = load_data(data, graph, samples=samples, labels=labels, preprocess=preprocess)
-    warn(given)
+    warn(given.warnings)
     with progress("evaluate") as report:
         result = evaluate_model(graph, given, metric, engine, report)
     if json:
@@ -171,7 +110,7 @@ def run(
     check_suffix(out_file, ".npz")
     graph = open_model(model, dims)
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
-    warn(given)
+    warn(given.warnings)
     with progress("run") as report:
         outputs = predict(graph, given, engine, report)
     save_npz(out_file, outputs | _output_params(graph))
@@ -189,7 +128,7 @@ def _output_params(graph: Graph) -> dict[str, Array]:
 
 
 def generate(
-    models: Annotated[list[Path], typer.Argument(help="int8 models (.tflite or .rlx)", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(help="int8 models (.tflite, .onnx or .rlx)", show_default=False)],
     out_dir: Output,
     name: Name = None,
     target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",

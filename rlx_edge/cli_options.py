@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rlx_edge.check import check_model
-from rlx_edge.data import Data
+from rlx_edge.check import GIVEN_SAMPLES, Check, check_exported, check_model
+from rlx_edge.data import Data, load_data
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError
+from rlx_edge.files import check_place
 from rlx_edge.formats.load import load
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.report import check_table
 from rlx_edge.report.console import note, out, print_json, say
 
-RULES = "rounding rule; C is generated for tflm and tflite_ref (docs/numerics.md)"
+WARNINGS_SHOWN = 8
+RULES = "rounding rule; C is generated for tflm, tflite_ref, tflite_uint8 and onnx (docs/numerics.md)"
 
 Model = Annotated[Path, typer.Argument(help="a .tflite, .onnx or .rlx file", show_default=False)]
 Build = Annotated[Path, typer.Argument(help="a folder that `rlx-edge build` made", show_default=False)]
@@ -42,21 +45,25 @@ Dims = Annotated[
 CheckImport = Annotated[
     bool, typer.Option("--check", help="also run the file in its own runtime (an extra) and compare; 1 on a difference")
 ]
+CheckData = Annotated[
+    Path | None, typer.Option("--data", help="samples for --check, beside random ones", show_default=False)
+]
 Rule = Annotated[Requant, typer.Option("--requant", help=RULES)]
 
 
-def warn(data: Data) -> None:
-    """What a person should know of the data."""
-    for warning in data.warnings:
+def warn(warnings: Sequence[str]) -> None:
+    """What a person should know, a line each; of many the first ones."""
+    for warning in warnings[:WARNINGS_SHOWN]:
         note(f"warning: {warning}")
+    if len(warnings) > WARNINGS_SHOWN:
+        note(f"warning: and {len(warnings) - WARNINGS_SHOWN} more like these; quantize --json has all of them")
 
 
 def check_suffix(path: Path, suffix: str) -> None:
     """Before long work, so that it is not lost for want of a place."""
     if path.suffix != suffix:
         raise EdgeError(f"{path}: the result is written as {suffix}; give it that ending")
-    if not path.parent.is_dir():
-        raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
+    check_place(path)
 
 
 def parse_dims(dims: list[str] | None) -> dict[str, int]:
@@ -75,15 +82,28 @@ def open_model(path: Path, dims: list[str] | None) -> Graph:
     return load(path, dims=parse_dims(dims))
 
 
+def given_samples(file: Path | None, graph: Graph, preprocess: str | None) -> Data | None:
+    """The samples of `--data` for `--check`, or None where no file was named."""
+    return None if file is None else load_data(file, graph, samples=f"0:{GIVEN_SAMPLES}", preprocess=preprocess)
+
+
 def check_import(model: Path, data: Data | None, json: bool, dims: list[str] | None = None) -> list[dict[str, Any]]:
     """Compare a file's import with what its own runtimes compute; the facts, for JSON.
 
     On a difference it is told, the facts are printed where JSON is wanted, and the command ends with 1.
     """
-    checks = check_model(model, data, parse_dims(dims))
+    return _told(f"import of {model.name}", check_model(model, data, parse_dims(dims)), json)
+
+
+def check_export(file: Path, graph: Graph, data: Data | None) -> None:
+    """The same for a file and the graph that was written to it."""
+    _told(f"export to {file.name}", check_exported(file, graph, data), json=False)
+
+
+def _told(title: str, checks: Sequence[Check], json: bool) -> list[dict[str, Any]]:
     facts = [check_table.check_facts(check) for check in checks]
     if not json:
-        out.print(check_table.check_table(f"import of {model.name}", checks))
+        out.print(check_table.check_table(title, checks))
         say(check_table.check_verdict(checks))
     for text in filter(None, map(check_table.parted_text, checks)):
         note(text)

@@ -24,6 +24,7 @@ from rlx_edge.cli_options import (
     check_import,
     check_suffix,
     open_model,
+    warn,
 )
 from rlx_edge.data import Data, load_data
 from rlx_edge.formats.rlx import save_rlx
@@ -95,11 +96,12 @@ def quantize(
     made = quantized(graph, given, recipe, rule)
     with progress("explain") as shown:
         explanation = explain(made.float_graph, made.graph, made.calibration, given, progress=shown)
-    for warning in explanation.warnings:
-        note(f"warning: {warning}")
+    warn(explanation.warnings)
     save_rlx(with_explanation(made.graph, explanation, recipe=asdict(recipe)), out_file)
     if json:
-        print_json("quantize", explanation_facts(explanation) | ({} if checks is None else {"checks": checks}))
+        facts = explanation_facts(explanation) | ({} if checks is None else {"checks": checks})
+        facts["warnings"] = [*warnings_of(given, made), *explanation.warnings]
+        print_json("quantize", facts)
     else:
         explain_tables.show(explanation, out)
         note(f"wrote {out_file}")
@@ -119,11 +121,14 @@ def quantized(graph: Graph, data: Data, recipe: Recipe, rule: Requant) -> Quanti
         note(f"warning: only {tables.counted(len(data), 'sample')}")
     with stages() as shown:
         made = apply_recipe(graph, data, recipe, rule, shown)
-    for warning in (*data.warnings, *made.calibration.warnings):
-        note(f"warning: {warning}")
+    warn(warnings_of(data, made))
     if data.preprocess:
         return replace(made, graph=made.graph.with_metadata(preprocess=data.preprocess))
     return made
+
+
+def warnings_of(data: Data, made: Quantized) -> tuple[str, ...]:
+    return (*data.warnings, *made.calibration.warnings)
 
 
 def deployable(graph: Graph, data: Data, level: str, json: bool) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,15 +17,34 @@ REACH = 1.5
 I8_LOW, I8_HIGH = -128, 127
 
 
+def percent(share: float) -> str:
+    """A share as a percentage that does not show a few as none."""
+    if share == 0:
+        return "0"
+    digits = 2 if share < 0.995 else 4  # Two digits of 99.5 and more would be 1e+02.
+    return f"{100 * share:.{digits}g} %" if share >= 1e-6 else "<0.0001 %"
+
+
 @dataclass(frozen=True)
 class Coverage:
-    """The real values that int8 codes cover, those that were seen, and the share of these that the codes clip."""
+    """The real values that int8 codes cover, those that were seen, and how many of these the codes clip."""
 
     covered_low: float
     covered_high: float
     low: float
     high: float
-    clipped: float
+    outside: int
+    count: int
+
+    @property
+    def clipped(self) -> float:
+        """The share of values that the codes clip."""
+        return self.outside / self.count
+
+    def joined(self, other: Coverage) -> Coverage:
+        """Both, of other values at the same parameters, in one."""
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return replace(self, low=low, high=high, outside=self.outside + other.outside, count=self.count + other.count)
 
     @property
     def reach(self) -> float:
@@ -41,7 +60,7 @@ class Coverage:
     def text(self) -> str:
         """What was found, without a subject."""
         return (
-            f"{100 * self.clipped:.2g} % of the values lie outside of what its codes cover: values {self.low:.4g} to "
+            f"{percent(self.clipped)} of the values lie outside of what its codes cover: values {self.low:.4g} to "
             f"{self.high:.4g}, covered {self.covered_low:.4g} to {self.covered_high:.4g}"
         )
 
@@ -51,4 +70,4 @@ def coverage(values: Array, quant: QuantParams) -> Coverage:
     scale, zero = quant.scale, quant.zero_point
     low, high = (I8_LOW - zero) * scale, (I8_HIGH - zero) * scale
     outside = int(np.count_nonzero(values < low - scale)) + int(np.count_nonzero(values > high + scale))
-    return Coverage(low, high, float(values.min()), float(values.max()), outside / values.size)
+    return Coverage(low, high, float(values.min()), float(values.max()), outside, values.size)

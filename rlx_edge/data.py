@@ -2,9 +2,9 @@
 
 A data file is an `.npz` with one array per model input, by the input's name, or `x` for a single input, the samples
 along the first axis, each of the input's shape without a first axis of 1; labels in `y`. Floats are real values.
-Integers of the input's own dtype are the model's own values. Any other integers need a meaning: arrays `x_scale` and
-`x_zero_point` in the file, or a preprocessing. A folder of images is read as bytes, 0 to 255, which need one too; see
-images.py.
+Integers that the file has `x_scale` (and `x_zero_point`) for stand for real values. Others of the input's own dtype are
+the model's own values; any others need a preprocessing. A folder of images is read as bytes, 0 to 255, which need one
+too; see images.py.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _key(node: Node, graph: Graph, arrays: Mapping[str, Array], path: str) -> st
         return node.name
     if "x" in arrays and len(graph.inputs) == 1:
         return "x"
-    wanted = f"{node.name!r} or 'x'" if len(graph.inputs) == 1 else f"{node.name!r}"
+    wanted = f"{node.name!r} or 'x'" if len(graph.inputs) == 1 and node.name != "x" else f"{node.name!r}"
     raise DataError(f"{path}: no array {wanted} for the model's input; the file has {', '.join(arrays) or 'none'}")
 
 
@@ -139,7 +139,8 @@ class _Reader:
                 f"{self.path}: {key!r} holds samples of shape {list(values.shape[1:])}, but the input {node.name!r} "
                 f"takes {list(wanted)}{_layout_hint(values.shape[1:], wanted)}"
             )
-        if node.type.dtype.is_integer and values.dtype == node.type.dtype.numpy:
+        own = node.type.dtype.is_integer and values.dtype == node.type.dtype.numpy
+        if own and not (node.type.quant is not None and f"{key}_scale" in self.arrays):
             if self.given is not None:
                 raise DataError(
                     f"{self.path}: {key!r} holds {values.dtype}, the input's own values: preprocessing does not apply"
@@ -191,10 +192,15 @@ class _Reader:
         if self.given is not None:
             if scale is not None or zero is not None:
                 raise DataError(f"{self.path}: has {key}_scale or {key}_zero_point, so no preprocessing is needed")
+            if values.dtype == np.int8:
+                raise DataError(
+                    f"{self.path}: {key!r} is int8, which an int8 model would take for its own codes: instead of a "
+                    f"preprocessing add {key}_scale and {key}_zero_point to the file, or store uint8 or floats"
+                )
             return self._preprocessed(key, values, self.given)
         if kind == "f":
             with np.errstate(over="ignore"):
-                return values.astype(np.float32)
+                return values.astype(np.float32, copy=False)
         if scale is not None:
             return self._scaled(key, values, scale, zero)
         if self.stored is not None:
@@ -211,7 +217,8 @@ class _Reader:
         step = float(scale.reshape(-1)[0])
         if not (np.isfinite(step) and step > 0):
             raise DataError(f"{self.path}: {key}_scale is {step}; a positive number is needed")
-        return ((values.astype(np.float64) - float(offset.reshape(-1)[0])) * step).astype(np.float32)
+        with np.errstate(over="ignore"):
+            return ((values.astype(np.float64) - float(offset.reshape(-1)[0])) * step).astype(np.float32)
 
     def _preprocessed(self, key: str, values: Array, preprocess: Preprocess) -> Array:
         self.used = preprocess

@@ -21,6 +21,16 @@ MAX_NPZ_BYTES = 2 << 30
 """All arrays of a file together: room for any calibration set of a microcontroller's model."""
 
 
+def check_place(path: Path) -> None:
+    """Before long work: raise EdgeError where `replacing` could not write."""
+    if not path.parent.is_dir():
+        raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise EdgeError(f"{path}: cannot be written: it is a folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise EdgeError(f"{path}: cannot be written: no permission in {path.parent}")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file beside `path` that takes its place once all is written; on an error `path` stays as it was.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -119,7 +120,8 @@ def _module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # Dataclasses and pickles of the file look themselves up by name.
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # Whatever the file does wrong is told in one line.
         raise EdgeError(f"{path}: {_described(error)} while it was loaded") from error
     return module
@@ -128,20 +130,30 @@ def _module(path: Path) -> ModuleType:
 def _checked(text: str, function: Callable[..., object]) -> MetricFunction:
     def call(outputs: Array, labels: Array) -> float:
         try:
-            value = function(outputs, labels)
+            with redirect_stdout(sys.stderr):  # Standard output is for the result.
+                number = _number(function(outputs, labels))
         except (Exception, SystemExit) as error:
             shapes = f"outputs {outputs.dtype}{list(outputs.shape)} and labels {labels.dtype}{list(labels.shape)}"
             raise EdgeError(f"{text}: {_described(error)} on {shapes}") from error
-        number = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
-        if not isinstance(number, int | float) or not np.isfinite(number):
-            raise EdgeError(f"{text}: gave {_short(value)}, not a finite number")
-        return float(number)
+        if isinstance(number, str):
+            raise EdgeError(f"{text}: gave {number}, not a finite number")
+        return number
 
     return call
 
 
+def _number(value: object) -> float | str:
+    """What a function gave as a number; as text, cut short, where it is no finite one."""
+    found = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+    if isinstance(found, int | float) and abs(found) <= sys.float_info.max:
+        return float(found)
+    return _short(value)
+
+
 def _described(error: BaseException) -> str:
     """An exception as one short line: its kind, its first line, and the line number in the user's file."""
+    if isinstance(error, SyntaxError):  # Says where it is by itself; the traceback ends in the import.
+        return f"{type(error).__name__}: {_short(error)}"
     where = error.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next

@@ -6,12 +6,8 @@ rule `tflm` in tflite-micro, and those of `tflite_ref` in tflite-runtime's refer
 
 from __future__ import annotations
 
-import os
 import struct
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -22,8 +18,8 @@ from rlx_edge.errors import EdgeError
 from rlx_edge.formats.tflite_file import IDENTIFIER, read_model
 from rlx_edge.ir import Array, Requant
 
-Session = Callable[[Sequence[Array]], dict[str, Array]]
-"""From the inputs, in the file's order, to the wanted tensors by name."""
+Session = Callable[[Sequence[Array]], list[Array]]
+"""From the inputs, in the file's order, to the wanted tensors, in the order asked for. Names may repeat in a file."""
 
 TFLITE, ONNX = "tflite", "onnx"
 INSTALL = "pip install 'rlx-edge[oracles]'"
@@ -42,7 +38,8 @@ class Runtime:
     """A runtime that is installed. `floats`, `integers`: what of a file it is a measure for.
 
     `open(data, tensors)` loads a file and returns a session that gives these tensors; where `tensors` is None, the
-    outputs.
+    outputs. It raises anything, or ends the process, on a file that the runtime does not like: `runtime_process` is for
+    that.
     """
 
     name: str
@@ -92,69 +89,45 @@ def _field(data: bytes, table: int, slot: int) -> int:
     return table + int(relative)
 
 
-def _tapped(data: bytes, tensors: Sequence[str] | None) -> tuple[bytes, list[str]]:
-    """The file with the wanted tensors as outputs, and their names."""
+def _tapped(data: bytes, tensors: Sequence[str] | None) -> tuple[bytes, int]:
+    """The file with the wanted tensors as outputs, and their count."""
     model = read_model(data, "the model")
     if tensors is None:
-        return data, [model.tensors[i].name for i in model.outputs]
+        return data, len(model.outputs)
     index = {tensor.name: tensor.index for tensor in model.tensors}
-    return with_outputs(data, [index[name] for name in tensors]), list(tensors)
+    return with_outputs(data, [index[name] for name in tensors]), len(tensors)
 
 
 def _open_tflm(data: bytes, tensors: Sequence[str] | None) -> Session:
-    tapped, names = _tapped(data, tensors)
+    tapped, count = _tapped(data, tensors)
     runtime = import_module("tflite_micro").runtime
     arena = max(TFLM_ARENA_PER_BYTE * len(data), TFLM_SMALLEST_ARENA)
-    with _told_by("tflite-micro"):
-        interpreter = runtime.Interpreter.from_bytes(tapped, arena_size=arena)
+    interpreter = runtime.Interpreter.from_bytes(tapped, arena_size=arena)
 
-    def run(inputs: Sequence[Array]) -> dict[str, Array]:
-        with _told_by("tflite-micro"):
-            for position, values in enumerate(inputs):
-                interpreter.set_input(np.ascontiguousarray(values), position)
-            interpreter.invoke()
-        return {name: np.array(interpreter.get_output(i)) for i, name in enumerate(names)}
+    def run(inputs: Sequence[Array]) -> list[Array]:
+        for position, values in enumerate(inputs):
+            interpreter.set_input(np.ascontiguousarray(values), position)
+        interpreter.invoke()
+        return [np.array(interpreter.get_output(i)) for i in range(count)]
 
     return run
-
-
-@contextmanager
-def _told_by(title: str) -> Iterator[None]:
-    """Turn what a runtime writes to the process's standard error, where it says why it fails, into the error's text."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        except (RuntimeError, ValueError) as error:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").split("\n")
-            reason = "; ".join(filter(None, map(str.strip, lines))) or str(error)
-            raise RuntimeRefusedError(f"{title}: {_short(reason)}") from error
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 def _open_interpreter(module: str) -> Callable[[bytes, Sequence[str] | None], Session]:
     """tflite-runtime and its successor have one interface; only their reference kernels are a measure."""
 
     def open(data: bytes, tensors: Sequence[str] | None) -> Session:
-        tapped, names = _tapped(data, tensors)
+        tapped, _ = _tapped(data, tensors)
         found = import_module(module)
-        title = module.split(".")[0].replace("_", "-")
-        with _told_by(title):
-            resolver = found.OpResolverType.BUILTIN_REF
-            interpreter = found.Interpreter(model_content=tapped, experimental_op_resolver_type=resolver, num_threads=1)
-            interpreter.allocate_tensors()
+        resolver = found.OpResolverType.BUILTIN_REF
+        interpreter = found.Interpreter(model_content=tapped, experimental_op_resolver_type=resolver, num_threads=1)
+        interpreter.allocate_tensors()
 
-        def run(inputs: Sequence[Array]) -> dict[str, Array]:
+        def run(inputs: Sequence[Array]) -> list[Array]:
             for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
                 interpreter.set_tensor(detail["index"], values)
             interpreter.invoke()
-            found = interpreter.get_output_details()
-            return {name: interpreter.get_tensor(d["index"]) for name, d in zip(names, found, strict=True)}
+            return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
         return run
 
@@ -178,21 +151,19 @@ def _open_onnx(data: bytes, tensors: Sequence[str] | None) -> Session:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own classes share no other base
-        raise RuntimeRefusedError(f"onnxruntime: {_short(error)}") from error
+    session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     names = list(tensors) if tensors is not None else [value.name for value in session.get_outputs()]
 
-    def run(inputs: Sequence[Array]) -> dict[str, Array]:
+    def run(inputs: Sequence[Array]) -> list[Array]:
         given = {value.name: values for value, values in zip(session.get_inputs(), inputs, strict=True)}
-        return dict(zip(names, map(np.asarray, session.run(names, given)), strict=True))
+        return [np.asarray(values) for values in session.run(names, given)]
 
     return run
 
 
-def _short(reason: object) -> str:
-    return " ".join(str(reason).split())[:LONGEST_REASON] or type(reason).__name__
+def shortened(reason: str) -> str:
+    """One line."""
+    return " ".join(reason.split())[:LONGEST_REASON]
 
 
 RUNTIMES: tuple[Runtime, ...] = (

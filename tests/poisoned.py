@@ -135,6 +135,18 @@ def shifted(least: float) -> Graph:
     return small(node, shape=(1, 64), constants={"offsets": np.array([least] + 63 * [0], np.float32)})
 
 
+def there_and_back(far: float) -> Graph:
+    """64 numbers, moved far and back."""
+    nodes = helper.make_node("Add", ["x", "far"], ["moved"]), helper.make_node("Sub", ["moved", "far"], ["y"])
+    return small(*nodes, shape=(1, 64), constants={"far": np.array(far, np.float32)})
+
+
+def output_says(graph: Graph) -> Sequence[str]:
+    data = Data({"x": rows()})
+    calibration = calibrate(graph, data)
+    return explain(graph, quantize(graph, calibration), calibration, data, sensitivity_samples=0).warnings
+
+
 def rows() -> Array:
     return pixels().reshape(-1, 64)
 
@@ -216,6 +228,14 @@ FAULTS: tuple[Fault, ...] = (
         refused=True,
     ),
     Fault(
+        "integers that an int8 model takes for its codes",
+        "int8 pixels with --preprocess",
+        "load_data",
+        file_says(lambda: {"x": (16 * pixels()).astype(np.int8)}, preprocess="scale=1/16"),
+        "which an int8 model would take for its own codes",
+        refused=True,
+    ),
+    Fault(
         "pixels that were not scaled",
         "0..240 where the model takes 0..1",
         "calibrate",
@@ -264,6 +284,13 @@ FAULTS: tuple[Fault, ...] = (
         "calibrate",
         calibration_says(lambda: digits(body_w=put(3, 0.0))),
         "the weights of 1 of 32 output channels (3) are 0",
+    ),
+    Fault(
+        "channels that vanish beside others",
+        "body.w[3:5] and body.b[3:5] times 1e-6",
+        "calibrate",
+        calibration_says(lambda: digits(body_w=times(slice(3, 5), 1e-6), body_b=times(slice(3, 5), 1e-6))),
+        "2 of 32 output channels (3, 4) become 0 throughout",
     ),
     Fault(
         "weights below the smallest scale",
@@ -351,6 +378,13 @@ FAULTS: tuple[Fault, ...] = (
         "explain",
         inner_says,
         "QConv2d 'body_relu' goes beyond its calibration",
+    ),
+    Fault(
+        "a model that int8 cannot hold",
+        "x + 1000 - 1000",
+        "explain",
+        lambda folder: output_says(there_and_back(1000.0)),
+        "dB, where 20 and more is usual",
     ),
     Fault(
         "a model that gives NaN",

@@ -11,13 +11,16 @@ import pytest
 from command import good, refused, rlx_edge
 from oracles.tflite_writer import OpSpec, TensorSpec, write_model
 
-from rlx_edge.check import check_graph, check_model
+from rlx_edge.check import check_exported, check_graph, check_model
 from rlx_edge.data import load_data
 from rlx_edge.formats.load import load
+from rlx_edge.formats.save import save
 from rlx_edge.formats.tflite_file import read_model
-from rlx_edge.ir import Graph
-from rlx_edge.ir.ops import Param
+from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, Requant, TensorType
+from rlx_edge.ir.ops import Activation, ActivationFn, Param, QMatMul
+from rlx_edge.passes.freeze import freeze
 from rlx_edge.resources import digits_dir
+from rlx_edge.runtime_process import run_apart
 from rlx_edge.runtimes import RUNTIMES, RuntimeRefusedError, installed_for, with_outputs
 
 DIGITS = digits_dir() / "digits.onnx"
@@ -91,6 +94,23 @@ def test_first_tensor_that_parts_is_found_in_onnx() -> None:
     assert check.parted is not None and check.parted.name in later
 
 
+def test_quantized_onnx_has_equal_bits() -> None:
+    """Its outputs are float in the file and int8 here. onnxruntime adds this file's float biases unrounded."""
+    (check,) = check_model(Path(__file__).parent / "fixtures" / "digits_qat.onnx")
+    assert check.same
+    assert [(o.name, o.elements, str(o)) for o in check.outputs] == [("logits", 40, "equal bits")]
+
+
+def test_first_tensor_that_parts_is_found_in_quantized_onnx() -> None:
+    path = Path(__file__).parent / "fixtures" / "digits_qat.onnx"
+    graph = load(path)
+    last = next(node for node in reversed(graph.nodes) if isinstance(node.op, QMatMul))
+    (runtime,) = installed_for(path.read_bytes())
+    check = check_graph(runtime, path.read_bytes(), with_other_weights(graph, graph.nodes[last.inputs[1]].name))
+    assert not check.same
+    assert check.parted is not None and check.parted.node == last.name and check.parted.largest > 1
+
+
 def test_outputs_of_a_file_are_replaced() -> None:
     changed = read_model(with_outputs(chain(), [3, 5]), "test")
     assert [changed.tensors[i].name for i in changed.outputs] == ["first", "second"]
@@ -100,8 +120,28 @@ def test_runtime_refuses_in_one_line() -> None:
     tflm = next(r for r in RUNTIMES if r.name == "tflite-micro")
     tensors = [TensorSpec("x", (1, 4), "FLOAT32"), TensorSpec("y", (1, 4), "FLOAT32")]
     model = write_model(tensors, [OpSpec("HASHTABLE", (0,), (1,))], (0,), (1,))
-    with pytest.raises(RuntimeRefusedError, match="tflite-micro"):
-        tflm.open(model, None)
+    with pytest.raises(RuntimeRefusedError, match=r"tflite-micro: .*HASHTABLE") as caught:
+        list(run_apart(tflm, model, None, []))
+    assert "\n" not in str(caught.value)
+
+
+def test_runtime_ends_its_process(tmp_path: Path) -> None:
+    """tflite-micro aborts on an addition whose scales lie too far apart."""
+    path = tmp_path / "far.tflite"
+    tensors = [TensorSpec(name, (1, 4), scales=(scale,), zero_points=(0,)) for name, scale in (("x", 3e38), ("y", 0.1))]
+    path.write_bytes(write_model(tensors, [OpSpec("ADD", (0, 0), (1,), "AddOptions")], (0,), (1,)))
+    if {runtime.name for runtime in installed_for(path.read_bytes())} != {"tflite-micro"}:
+        pytest.skip("another TFLite runtime is installed, which may run it")
+    assert "tflite-micro: it ended its process (SIGABRT)" in refused("inspect", path, "--check")
+
+
+def test_names_may_repeat_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "same.tflite"
+    tensors = [TensorSpec("t", (1, 4), scales=(scale,), zero_points=(0,)) for scale in (0.1, 0.2, 0.4)]
+    operators = [OpSpec("ADD", (0, 0), (1,), "AddOptions"), OpSpec("MUL", (1, 0), (2,), "MulOptions")]
+    path.write_bytes(write_model(tensors, operators, (0,), (2, 1)))
+    (check,) = (c for c in check_model(path) if c.runtime == "tflite-micro")
+    assert [output.differing for output in check.outputs] == [0, 0]
 
 
 def test_file_that_no_runtime_runs(tmp_path: Path) -> None:
@@ -125,6 +165,37 @@ def test_command_checks(tmp_path: Path) -> None:
     said = rlx_edge("convert", DIGITS, "-o", tmp_path / "digits.rlx", "--check")
     assert said.returncode == 0
     assert "checked against onnxruntime on 4 samples: the same" in said.stdout
+
+
+def test_given_samples_are_checked_too(tmp_path: Path) -> None:
+    data = digits_dir() / "digits_test.npz"
+    assert "on 8 samples: the same" in good("inspect", DIGITS, "--check", "--data", data)
+    good("quantize", DIGITS, "--data", data, "--samples", "0:16", "-o", tmp_path / "q.rlx")
+    said = good("convert", tmp_path / "q.rlx", "-o", tmp_path / "q.tflite", "--check", "--data", data)
+    assert "checked against tflite-micro on 8 samples: the same" in said
+
+
+def hard_sigmoid(rule: Requant) -> Graph:
+    """A function without an int8 kernel of TFLite: it becomes a lookup, and such a file is not imported again."""
+    builder = GraphBuilder("hard")
+    x = builder.input("x", TensorType((1, 16), DType.I8, QuantParams.per_tensor(1 / 16, 3)))
+    op = Activation(ActivationFn.HARD_SIGMOID, requant=rule)
+    return builder.build([builder.add(op, [x], "y", QuantParams.per_tensor(1 / 256, -128))])
+
+
+@pytest.mark.parametrize("ending", ["tflite", "onnx"])
+def test_written_files_are_checked_against_the_graph(tmp_path: Path, ending: str) -> None:
+    save(freeze(hard_sigmoid(Requant.TFLM)), tmp_path / "hard.rlx")
+    rule = {"tflite": "tflm", "onnx": "onnx"}[ending]
+    said = good("convert", tmp_path / "hard.rlx", "-o", tmp_path / f"hard.{ending}", "--requant", rule, "--check")
+    assert f"export to hard.{ending}" in said and "on 4 samples: the same" in said
+
+
+def test_a_wrong_export_is_found(tmp_path: Path) -> None:
+    (tmp_path / "chain.tflite").write_bytes(chain())
+    graph = with_other_weights(load(tmp_path / "chain.tflite"), "w2")
+    check, *_ = check_exported(tmp_path / "chain.tflite", graph)
+    assert check.parted is not None and check.parted.name == "second"
 
 
 def test_command_refuses_to_check_rlx(tmp_path: Path) -> None:

@@ -74,9 +74,21 @@ def test_floats_are_quantized_with_the_inputs_parameters(save: Any) -> None:
 
 def test_the_models_own_integers_pass_as_they_are(save: Any) -> None:
     values = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
-    path = save(x=values, x_scale=9.0)
+    path = save(x=values)
     np.testing.assert_array_equal(load_data(path, int8_graph(1, 4)).inputs["image"], values)
     assert "preprocessing does not apply" in refusal(path, int8_graph(1, 4), preprocess="scale=2")
+
+
+def test_integers_mean_the_same_before_and_after_quantization(save: Any) -> None:
+    """int8 values that calibrated a float model are not taken for codes by the int8 model that was made of it."""
+    values = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
+    path = save(x=values, x_scale=np.float32(0.5), x_zero_point=2)
+    real = load_data(path, float_graph(1, 4)).inputs["image"]
+    np.testing.assert_array_equal(real, (values - 2.0) * 0.5)
+    codes = load_data(path, int8_graph(1, 4)).inputs["image"]
+    np.testing.assert_array_equal(codes, load_data(save(x=real), int8_graph(1, 4)).inputs["image"])
+    path = save(x=values)
+    assert "take for its own codes" in refusal(path, float_graph(1, 4), preprocess="scale=1/127")
 
 
 def test_other_integers_need_a_meaning(save: Any) -> None:

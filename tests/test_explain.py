@@ -16,6 +16,7 @@ from onnx import helper
 from onnx_models import make_model, random_array
 from random_models import image_models
 
+from rlx_edge.coverage import percent
 from rlx_edge.data import Data, load_data
 from rlx_edge.errors import EdgeError, ModelError, ToolError
 from rlx_edge.formats.onnx import load_onnx
@@ -24,12 +25,12 @@ from rlx_edge.ir import Graph
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant import Calibration, calibrate, quality, quantize
 from rlx_edge.quant.explain import Explanation, explain
-from rlx_edge.quant.explain_json import KEY, explanation_facts, read_explanation, with_explanation
+from rlx_edge.quant.explain_json import KEY, ONLY_ERROR_DB, explanation_facts, read_explanation, with_explanation
 from rlx_edge.quant.quality import Sums, quantized_inputs
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
 from rlx_edge.reference.run import evaluate, run_all
 from rlx_edge.report.console import out
-from rlx_edge.report.explain_tables import explanation_text, layers_table, percent, sensitivity_table, tensors_table
+from rlx_edge.report.explain_tables import explanation_text, layers_table, sensitivity_table, tensors_table
 from rlx_edge.report.plots import plot_quality
 from rlx_edge.resources import digits_dir
 
@@ -72,6 +73,31 @@ def test_methods_tell_where_parameters_come_from(explanation: Explanation) -> No
     assert methods["logits"] == "minmax"
 
 
+def test_functions_with_parameters_of_their_own_are_fixed() -> None:
+    """Sigmoid and tanh, as softmax; what a concatenation sets is the reader's."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"]),
+        helper.make_node("Tanh", ["x"], ["t"]),
+        helper.make_node("Add", ["s", "t"], ["y"]),
+    ]
+    graph = load_onnx(make_model(nodes, {"x": (1, 4)}, ["y"]).SerializeToString())
+    data = Data({"x": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)})
+    calibration = calibrate(graph, data)
+    found = explain(graph, quantize(graph, calibration), calibration, data)
+    assert {t.name: t.method for t in found.tensors} == {"x": "minmax", "s": "fixed", "t": "fixed", "y": "minmax"}
+
+
+@pytest.mark.parametrize("samples", [33, 48])
+def test_the_clipped_share_counts_each_value_once(digits: tuple[Graph, Graph, Calibration, Data], samples: int) -> None:
+    """Also where the last batch is smaller than the others, and holds all that is clipped."""
+    graph, int8, calibration, data = digits
+    values = data.inputs["x"][:samples].copy()
+    values[-1] *= 4
+    few = Data({"x": values})
+    (found,) = (t for t in explain(graph, int8, calibration, few).tensors if t.name == "x")
+    assert 0 < found.clipped == np.mean(values > 1 + found.scale)
+
+
 def test_a_layer_alone_is_that_layer_on_rounded_float_inputs(
     digits: tuple[Graph, Graph, Calibration, Data], explanation: Explanation
 ) -> None:
@@ -86,11 +112,21 @@ def test_a_layer_alone_is_that_layer_on_rounded_float_inputs(
     for i in range(len(data)):
         expected = run_all(prepared, {"x": data.inputs["x"][i : i + 1]})
         operands = [quantize_f32(expected[x.name], x.type.quant), *(int8.params[w.name] for w in weights)]
-        sums.add(expected["body_relu"], dequantize_f32(evaluate(int8, layer, operands), layer.type.quant), layer)
+        sums.add(expected["body_relu"], dequantize_f32(evaluate(int8, layer, operands), layer.type.quant))
     (found,) = (x for x in explanation.layers if x.name == "body_relu")
     assert found.isolated_db == pytest.approx(sums.db, abs=0.01)
     assert found.op == "QConv2d"
     assert found.isolated_db > found.sqnr_db
+
+
+def test_anomaly_labels_are_no_classes() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = load_onnx(make_model([node], {"x": (1, 8)}, ["y"], {"w": np.eye(8, dtype=np.float32)}).SerializeToString())
+    data = Data({"x": random_array((16, 8))}, np.arange(16) % 2)
+    calibration = calibrate(graph, data)
+    int8 = quantize(graph, calibration)
+    assert explain(graph, int8, calibration, data).top1 is None
+    assert explain(graph, int8, calibration, Data(data.inputs, np.arange(16) % 8)).top1 is not None
 
 
 def test_the_first_layer_has_nothing_to_accumulate(explanation: Explanation) -> None:
@@ -133,7 +169,7 @@ def test_a_layer_that_ruins_the_output_is_found() -> None:
     result = evaluate(int8, good, [quantize_f32(product, bad.type.quant), *rest])
     assert good.type.quant is not None
     sums = Sums()
-    sums.add((values @ first) @ constants["w"], dequantize_f32(result, good.type.quant), good)
+    sums.add((values @ first) @ constants["w"], dequantize_f32(result, good.type.quant))
     assert found.sensitivity[0].gain_db == pytest.approx(sums.db - found.output_sqnr_db, abs=0.05)
 
 
@@ -166,6 +202,15 @@ def test_clipping_on_purpose_is_no_surprise(digits: tuple[Graph, Graph, Calibrat
     assert body.clipped > 0.001
     assert body.method == "percentile"
     assert not any("'body_relu'" in w for w in found.warnings)
+
+
+def test_nothing_but_error_is_not_read_back_as_exact(
+    digits: tuple[Graph, Graph, Calibration, Data], explanation: Explanation
+) -> None:
+    bad = replace(explanation, output_sqnr_db=-math.inf)
+    found = read_explanation(with_explanation(digits[1], bad))
+    assert found is not None
+    assert found.output_sqnr_db == explanation_facts(bad)["output_sqnr_db"] == ONLY_ERROR_DB
 
 
 def test_it_is_stored_and_read_back(
@@ -233,6 +278,7 @@ def test_tables_show_it(explanation: Explanation) -> None:
     assert "over 48 samples" in explanation_text(explanation)
     assert "exact" in explanation_text(replace(explanation, output_sqnr_db=math.inf))
     assert [percent(x) for x in (0, 1e-9, 0.00012, 0.5)] == ["0", "<0.0001 %", "0.012 %", "50 %"]
+    assert [percent(x) for x in (0.994, 0.999, 1.0)] == ["99 %", "99.9 %", "100 %"]
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
@@ -249,6 +295,9 @@ def test_what_cannot_be_drawn(explanation: Explanation, tmp_path: Path, monkeypa
         plot_quality(explanation, tmp_path / "q.bmp")
     with pytest.raises(EdgeError, match="no layers to draw"):
         plot_quality(replace(explanation, layers=()), tmp_path / "q.svg")
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(EdgeError, match=r"folder.svg: cannot be written: it is a folder"):
+        plot_quality(explanation, tmp_path / "folder.svg")
     monkeypatch.setattr("rlx_edge.report.plots.find_spec", lambda name: None)
     with pytest.raises(ToolError, match=r"pip install 'rlx-edge\[plots\]'"):
         plot_quality(explanation, tmp_path / "q.svg")

@@ -36,6 +36,7 @@ from rlx_edge.ir.ops import (
     Transpose,
 )
 from rlx_edge.passes.freeze import freeze
+from rlx_edge.quant.recipe import EFFORTS
 from rlx_edge.reference import run
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -334,14 +335,15 @@ def float_samples(name: str) -> Array:
 
 @needs_shared
 @pytest.mark.parametrize("count", SOME_OR_ALL)
+@pytest.mark.parametrize("level", EFFORTS)
 @pytest.mark.parametrize("name", FLOAT_MODELS)
-def test_float_models_quantized_here_equal_tflite_micro(name: str, count: int, tmp_path: Path) -> None:
+def test_float_models_quantized_here_equal_tflite_micro(name: str, level: str, count: int, tmp_path: Path) -> None:
     """Calibrated on the first 128 samples with an even index; compared on the first with an odd one."""
     x = float_samples(name)
     graph = rlx.load(SHARED / "models" / f"{name}_float.tflite")
     np.savez(tmp_path / "x.npz", x=x)
-    calibration = rlx.calibrate(graph, rlx.load_data(tmp_path / "x.npz", graph, samples="0:256:2"))
-    int8 = rlx.quantize(graph, calibration)
+    calibration = rlx.load_data(tmp_path / "x.npz", graph, samples="0:256:2")
+    int8 = rlx.apply_recipe(graph, calibration, EFFORTS[level]).graph
     data = rlx.load_data(tmp_path / "x.npz", int8, samples=f"1:{2 * count + 1}:2")
     ((name, inputs),) = data.inputs.items()
     (found,) = run(with_batch(int8, count), {name: inputs}).values()

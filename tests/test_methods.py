@@ -17,7 +17,7 @@ from random_models import image_models
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.data import Data, load_data
-from rlx_edge.errors import EdgeError
+from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.formats.load import load
 from rlx_edge.formats.onnx import load_onnx
 from rlx_edge.ir import Array, DType, Graph
@@ -179,6 +179,29 @@ def test_factors_stop_at_what_is_not_homogeneous(middle: tuple[onnx.NodeProto, .
     assert find_groups(graph) == []
 
 
+@pytest.mark.parametrize("level", EFFORTS)
+def test_bad_data_are_told_alike_by_every_effort(digits: tuple[Graph, Data, Data], level: str) -> None:
+    """Equalization runs on the data before calibration: it may not spread what is wrong with them into weights."""
+    graph, data, _ = digits
+    bad = data.inputs["x"][:8].copy()
+    bad[5, 0, 2, 3] = np.nan
+    with pytest.raises(DataError, match=r"input 'x' holds NaN in sample 5 at \[0, 2, 3\]"):
+        apply_recipe(graph, Data({"x": bad}), effort(level))
+    large = make_model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("MatMul", ["b", "v"], ["y"]),
+        ],
+        {"x": (1, 4)},
+        ["y"],
+        {"w": np.full((4, 4), 3e38, np.float32), "v": np.eye(4, dtype=np.float32)},
+    )
+    given = Data({"x": np.array([[0.1, 0, 0, 0], [9, 9, 9, 9]], np.float32)})
+    with pytest.raises(DataError, match="'a' is infinite for sample 1, whose inputs are finite"):
+        apply_recipe(load_onnx(large.SerializeToString()), given, effort(level))
+
+
 def test_inputs_and_outputs_are_not_scaled() -> None:
     constants: dict[str, Array] = {}
     nodes = [conv("x", "a", (3, 3), constants), conv("a", "y", (3, 3), constants)]
@@ -222,6 +245,20 @@ def test_weights_become_matrices_and_back(groups: int) -> None:
     matrices = as_matrices(anchor, weights)
     assert matrices.shape == (groups, 6 // groups, 6 // groups)
     assert np.array_equal(from_matrices(anchor, matrices, weights.shape), weights)
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e19])
+def test_adaptive_rounding_does_not_depend_on_the_size_of_values(size: float) -> None:
+    """Squares of 1e20 are no float32 numbers, nor are those of 1e-23."""
+    model = make_model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (1, 8)}, ["y"], {"w": random_array((8, 4), 1)}
+    )
+    graph, values = load_onnx(model.SerializeToString()), random_array((64, 8), 2)
+    codes = []
+    for factor in (1.0, size):
+        int8 = apply_recipe(graph, Data({"x": values * np.float32(factor)}), Recipe(rounding=ADAPTIVE)).graph
+        codes.append(next(int8.params[name] for name in int8.params if name == "w"))
+    assert np.count_nonzero(codes[0] != codes[1]) <= 1  # Ties.
 
 
 def test_a_corrected_layer_has_no_mean_error(digits: tuple[Graph, Data, Data]) -> None:
@@ -329,7 +366,7 @@ def test_unknown_names_are_refused() -> None:
 
 def test_quantize_by_hand_is_the_recipe(digits: tuple[Graph, Data, Data]) -> None:
     graph, calibration, _ = digits
-    recipe = EFFORTS["balanced"]
+    recipe = EFFORTS["best"]
     changed = equalize(graph, calibration)
     ranges = widen(changed, calibrate(changed, calibration), calibration)
     by_hand = quantize(changed, ranges, recipe=recipe, data=calibration)

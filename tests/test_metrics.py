@@ -103,6 +103,14 @@ def nothing(outputs, labels): pass
 def text(outputs, labels): return "good"
 def nan(outputs, labels): return float("nan")
 def many(outputs, labels): return np.zeros(3)
+def prints(outputs, labels):
+    print("printed")
+    return 0.5
+def huge(outputs, labels): return 10**400
+def silent(outputs, labels):
+    class Odd:
+        def __str__(self): raise ValueError("no text")
+    return Odd()
 def fails(outputs, labels):
     raise ValueError("first line\\nsecond line")
 def leaves(outputs, labels):
@@ -139,6 +147,8 @@ def test_a_function_of_the_users(file: Path, name: str, value: float) -> None:
         ("text", "gave good, not a finite number"),
         ("nan", "gave nan, not a finite number"),
         ("many", "not a finite number"),
+        ("huge", "not a finite number"),
+        ("silent", "ValueError: no text"),
         ("fails", r"ValueError: first line \(line \d+ of metrics.py\) on outputs float32\[2, 1\]"),
         ("leaves", "SystemExit: 3"),
         ("one_argument", "TypeError"),
@@ -153,11 +163,17 @@ def test_a_function_that_fails_gives_one_line(file: Path, name: str, words: str)
     assert "\n" not in str(caught.value)
 
 
+def test_what_a_function_prints_is_no_result(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(f"print('loaded')\n{METRIC}")
+    assert run(f"{file}:prints").value == 0.5
+    assert tuple(capsys.readouterr()) == ("", "loaded\nprinted\n")
+
+
 def test_files_that_are_no_metrics(tmp_path: Path) -> None:
     with pytest.raises(EdgeError, match="no such file"):
         find_metric(f"{tmp_path}/none.py:fn")
     for text, words in (
-        ("def f(:", "SyntaxError"),
+        ("def f(:", r"SyntaxError: [^()]*\(bad.py, line 1\) while"),
         ("import nothing_of_this_name", "ModuleNotFoundError"),
         ("exit(1)", "SystemExit"),
     ):

@@ -143,6 +143,12 @@ def test_a_percentile_leaves_outside_what_it_says() -> None:
         assert share == pytest.approx(1 - percent / 100, rel=0.2)
 
 
+def test_a_percentile_of_zeros_alone_leaves_the_extremes() -> None:
+    """Most values of many a Relu are 0: a range of no width would keep nothing of the others."""
+    values = np.where(np.arange(1000) % 50 == 0, 5.0, 0.0).astype(np.float32)
+    assert percentile(counts_of(values), 0.0, 5.0, 90.0) == (0.0, 5.0)
+
+
 def quantization_noise(values: Array, low: float, high: float) -> float:
     quant = activation_params(Range(low, high))
     codes = np.clip(np.rint(values / quant.scale) + quant.zero_point, -128, 127)

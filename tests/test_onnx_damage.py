@@ -146,6 +146,18 @@ def test_no_constants_break_the_importer() -> None:
             load_onnx(model.SerializeToString())
 
 
+def test_unknown_data_types_are_refused_by_name() -> None:
+    nodes = [helper.make_node("Add", ["x", "k"], ["y"])]
+    stored = make_model(nodes, {"x": (1, 2)}, ["y"], {"k": np.ones(2, np.float32)})
+    stored.graph.initializer[0].data_type = 127
+    value = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.ones(2, np.float32)))
+    constant = make_model([value, *nodes], {"x": (1, 2)}, ["y"])
+    constant.graph.node[0].attribute[0].t.data_type = 127
+    for model in (stored, constant):
+        with pytest.raises((ModelError, UnsupportedError), match="no data type 127"):
+            load_onnx(model.SerializeToString())
+
+
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.onnx")
     for path in (tmp_path / "pipe.onnx", Path(os.devnull)):

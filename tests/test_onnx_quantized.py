@@ -109,6 +109,37 @@ def test_random_models_quantized_by_onnxruntime(seed: int) -> None:
             assert distance_to_tie(graph, node, operands)[wrong].max() < TIE, node
 
 
+def audio_model() -> onnx.ModelProto:
+    """One-dimensional convolutions with biases, a padding and poolings, as keyword spotting on raw audio has them."""
+    rng = np.random.default_rng(5)
+    f = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in (("w", (4, 2, 3)), ("v", (4, 1, 5)))}
+    f |= {name: rng.standard_normal(4).astype(np.float32) for name in ("b", "c")}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"]),
+        op("Relu", "a", "r"),
+        op("Pad", "r amounts value", "p"),
+        helper.make_node("Conv", ["p", "v", "c"], ["d"], group=4),
+        op("Add", "d r", "sum"),
+        helper.make_node("AveragePool", ["sum"], ["m"], kernel_shape=[2], strides=[2]),
+        op("GlobalAveragePool", "m", "g"),
+    ]
+    amounts = np.array([0, 0, 2, 0, 0, 2], np.int64)
+    return make_model(nodes, {"x": (1, 2, 18)}, ["g"], f | {"amounts": amounts, "value": np.array(0, np.float32)})
+
+
+@pytest.mark.parametrize("contrib", [False, True])
+def test_audio_quantized_by_onnxruntime(contrib: bool) -> None:
+    """With the ops of ONNX Runtime's own domain too, which its quantizer writes on demand."""
+    model, samples = audio_model(), np.random.default_rng(6).standard_normal((8, 1, 2, 18)).astype(np.float32)
+    made = quantize_static(model, {"x": samples}, **options(0), extra_options={"UseQDQContribOps": contrib})
+    assert {n.domain for n in made.graph.node if n.op_type == "DequantizeLinear"} == {
+        "com.microsoft" if contrib else ""
+    }
+    graph = imported(made)
+    assert sum(isinstance(n.op, QConv2d) for n in graph.nodes) == 2
+    assert differing(made, graph, samples) == 0
+
+
 def options(seed: int) -> dict[str, object]:
     from onnxruntime.quantization import QuantFormat, QuantType
 

@@ -1,7 +1,7 @@
 """Exported files go through Ethos-U's compiler. Its output runs on hardware only, so nothing is compared here.
 
-`vela` beside this Python or on the PATH, or the one that RLX_EDGE_VELA names (`pip install ethos-u-vela`); without it these
-are skipped.
+`vela` beside this Python or on the PATH, or the one that RLX_EDGE_VELA names (`pip install ethos-u-vela`); without
+it these are skipped.
 """
 
 from __future__ import annotations

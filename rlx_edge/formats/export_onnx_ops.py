@@ -61,6 +61,7 @@ ACTIVATIONS = {
     ActivationFn.ELU: "Elu",
     ActivationFn.ERF: "Erf",
     ActivationFn.HARD_SWISH: "HardSwish",
+    ActivationFn.HARD_SIGMOID: "HardSigmoid",
     ActivationFn.SOFTSIGN: "Softsign",
     ActivationFn.LEAKY_RELU: "LeakyRelu",
 }
@@ -218,7 +219,8 @@ def activation(ex: Exporter, node: Node) -> None:
     op = ACTIVATIONS.get(node.op.fn)
     if op is None:
         raise UnsupportedError(f"{node.op.fn.value} is no single op of ONNX's opset 17")
-    alpha = {} if node.op.alpha is None else {"alpha": node.op.alpha}
+    slope = 1 / 6 if node.op.fn is ActivationFn.HARD_SIGMOID else node.op.alpha
+    alpha = {} if slope is None else {"alpha": slope}
     ex.quantized(node, ex.step(op, [ex.real(node.inputs[0])], f"{node.name}.result", **alpha), None)
 
 

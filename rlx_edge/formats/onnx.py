@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.formats import onnx_functions
 from rlx_edge.formats.onnx_elementwise import DTYPES
-from rlx_edge.formats.onnx_fold import NOT_FUNCTIONS, Folder, first_line
+from rlx_edge.formats.onnx_fold import NOT_FUNCTIONS, Folder, first_line, stored_values
 from rlx_edge.formats.onnx_node import TENSOR_LIMIT, MissingError, OnnxNode, RefusedError, Tensors
 from rlx_edge.formats.onnx_ops import OPS
-from rlx_edge.formats.onnx_quant import FOLDED, KnownIntegers, input_quant
+from rlx_edge.formats.onnx_quant import FOLDED, MICROSOFT, KnownIntegers, input_quant
 from rlx_edge.formats.onnx_quant_expand import expand
 from rlx_edge.formats.onnx_quant_lower import lower_quantized
 from rlx_edge.formats.source import model_name, read_source
@@ -279,10 +279,10 @@ class _Importer:
 
     def _known_result(self, proto: onnx.NodeProto, opset: int) -> dict[str, Array] | None:
         """The outputs of a node whose inputs are all known, or None where they are not."""
+        if proto.op_type in FOLDED and proto.domain in (*DOMAINS, MICROSOFT):
+            return self.integers.fold(proto, self.tensors)
         if proto.domain not in DOMAINS:
             return None
-        if proto.op_type in FOLDED:
-            return self.integers.fold(proto, self.tensors)
         if proto.op_type in ("Shape", "Size"):
             shape = np.array(self.tensors.shape(proto.input[0]), np.int64)
             held = np.array(shape.prod(), np.int64) if proto.op_type == "Size" else _shape_slice(proto, shape)
@@ -313,9 +313,9 @@ def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _values(tensor: onnx.TensorProto, label: str) -> Array:
     try:
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
-    except (ValueError, TypeError) as error:
-        raise ModelError(f"{label}: the values of {tensor.name!r} cannot be read: {first_line(error)}") from error
+        return stored_values(tensor)
+    except RefusedError as error:
+        raise ModelError(f"{label}: the constant {tensor.name!r}: {error}") from error
 
 
 def _names(graph: onnx.GraphProto) -> dict[str, tuple[str, tuple[str, ...]]]:

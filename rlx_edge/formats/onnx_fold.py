@@ -23,8 +23,19 @@ NOT_FUNCTIONS = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformL
 _NO_LARGER: Mapping[str, int] = {"Compress": 1, "NonZero": 8, "Unique": 1}
 """Ops whose result's size depends on the values: its elements for one of the operand, at most (NonZero: the rank)."""
 
+
+def stored_values(tensor: onnx.TensorProto) -> Array:
+    """Raises RefusedError for values that cannot be read."""
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    except KeyError:
+        raise RefusedError(f"ONNX has no data type {tensor.data_type}") from None
+    except (ValueError, TypeError) as error:
+        raise RefusedError(f"its values cannot be read: {first_line(error)}") from error
+
+
 _CONSTANTS: Mapping[str, Callable[[onnx.AttributeProto], Array]] = {
-    "value": lambda a: np.asarray(onnx.numpy_helper.to_array(a.t)),
+    "value": lambda a: stored_values(a.t),
     "value_float": lambda a: np.array(a.f, np.float32),
     "value_floats": lambda a: np.array(a.floats, np.float32),
     "value_int": lambda a: np.array(a.i, np.int64),

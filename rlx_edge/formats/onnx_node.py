@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Shape, TensorType
-from rlx_edge.ir.ops import Concat, Op, Pool, ReduceOp, Reshape, Transpose
+from rlx_edge.ir.ops import Concat, Dequantize, Op, Param, Pool, ReduceOp, Reshape, Transpose
 
 MOVING = (Reshape, Transpose, Concat)
 """Ops whose result stands for real values as their operands do."""
@@ -170,12 +170,28 @@ class OnnxNode:
 
     def number(self, index: int, what: str) -> float:
         """A constant operand of one element."""
-        values = self.constant(index, what)
+        values = self._dequantized(index)
+        if values is None:
+            values = self.constant(index, what)
         if values.size != 1 or values.dtype.kind not in "fiub":
             raise RefusedError(
                 f"{what} has the shape {list(values.shape)} and the dtype {values.dtype}, not one number"
             )
         return float(values.reshape(()))
+
+    def _dequantized(self, index: int) -> Array | None:
+        """The real value of one quantized constant, as quantizers make of a padding value."""
+        if self.known(index) is not None:
+            return None
+        builder, node = self.tensors.builder, self.tensors.builder[self.operand(index)]
+        if not isinstance(node.op, Dequantize) or node.type.elements != 1:
+            return None
+        held = builder[node.inputs[0]].op
+        if not isinstance(held, Param):
+            return None
+        values = builder.params[held.name]
+        real = (values.astype(np.float64) - node.op.zero_points[0]) * node.op.scales[0]
+        return np.asarray(real, np.float32)
 
     def indices(self, index: int, what: str) -> tuple[int, ...]:
         """A constant operand of integers."""

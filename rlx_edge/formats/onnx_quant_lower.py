@@ -106,6 +106,7 @@ class _Lowering:
             Softmax: self._single,
             Concat: self._concat,
             Pad: self._pad,
+            Reshape: self._reshaped,
         }
 
     def graph(self) -> Graph:
@@ -241,6 +242,9 @@ class _Lowering:
         held = self._view(x.id)
         if held is not None:
             return emit.requantize(self.new, held, result)
+        return self._computed(x, result)
+
+    def _computed(self, x: Node, result: Result) -> int:
         handler = self.handlers.get(type(x.op))
         if handler is None:
             raise RefusedError(f"{x.op.kind_name} {x.name!r} is computed in float: it has no int8 form here")
@@ -250,6 +254,8 @@ class _Lowering:
         held = self._view(old_id)
         if held is None:
             node = self.old.nodes[old_id]
+            if not node.sources:  # No tensor of the file: a step on the way to one.
+                raise RefusedError(f"{node.op.kind_name} {node.name!r} is computed in float: it has no int8 form here")
             what = "is a float constant" if self.old.constant(node) is not None else "is computed in float"
             raise RefusedError(
                 f"its operand {node.name!r} {what}: a QuantizeLinear and a DequantizeLinear are needed after it"
@@ -272,13 +278,20 @@ class _Lowering:
         if node.op.fn is not BinaryOp.ADD:
             return None
         for anchor, other in zip(self.old.operands(node), reversed(self.old.operands(node)), strict=True):
-            if isinstance(anchor.op, Conv | MatMul) and anchor.type.shape == node.type.shape:
+            product = self._product(anchor)
+            if isinstance(product.op, Conv | MatMul) and anchor.type.shape == node.type.shape:
                 values = self._constant(other)
-                axis = 1 if isinstance(anchor.op, Conv) else len(anchor.type.shape) - 1
+                axis = 1 if isinstance(product.op, Conv) else len(anchor.type.shape) - 1
                 if values is not None and _one_a_channel(values, anchor.type.shape, axis):
                     exact = self.biases.get(node.name)
                     return anchor, exact if exact is not None else (values.reshape(-1), None)
         return None
+
+    def _product(self, node: Node) -> Node:
+        """The node, or the convolution of which it is the result without the height (of one-dimensional ones)."""
+        inner = self.old.nodes[node.inputs[0]] if isinstance(node.op, Reshape) else node
+        flat = isinstance(inner.op, Conv) and inner.type.shape == (*node.type.shape[:2], 1, *node.type.shape[2:])
+        return inner if flat else node
 
     def _constant(self, node: Node) -> Array | None:
         """The real values of a constant, also of a dequantized one."""
@@ -290,7 +303,15 @@ class _Lowering:
             return np.asarray(((values.astype(np.int64) - zeros) * scales).astype(np.float32))
         return self.old.constant(node)
 
+    def _reshaped(self, node: Node, result: Result) -> int:
+        """A Quantize after a Reshape is one before it."""
+        inner = self._computed(self.old.nodes[node.inputs[0]], _inside(result))
+        return self.new.add(node.op, [inner], result.name, result.quant, result.sources)
+
     def _anchor(self, node: Node, result: Result, bias: Bias = None) -> int:
+        if isinstance(node.op, Reshape):
+            inner = self._anchor(self._product(node), _inside(result), bias)
+            return self.new.add(node.op, [inner], result.name, result.quant, result.sources)
         x, weights = self._held(node.inputs[0]), self._weights(self.old.nodes[node.inputs[1]])
         if isinstance(node.op, Conv):
             return emit.conv(self.new, node.op, x, weights, bias, result)
@@ -348,6 +369,11 @@ class _Lowering:
 
 def _title(node: Node) -> str:
     return f"{node.name!r} ({node.op.kind_name})"
+
+
+def _inside(result: Result) -> Result:
+    """The same for what is reshaped afterwards."""
+    return replace(result, name=f"{result.name}.flat", sources=())
 
 
 def _is_max_pool(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from rlx_edge.ir import Graph
 from rlx_edge.passes.activation_rules import recognize_activations
@@ -55,9 +56,16 @@ ROUNDS = 8
 def prepare(graph: Graph) -> Graph:
     """The float graph as it is calibrated and quantized: folded, in NHWC, without needless ops.
 
-    The same function with the same inputs and outputs; running it again changes nothing.
+    The same function with the same inputs and outputs; running it again changes nothing. Every stage of quantization
+    asks for it, so the answer is kept as long as the graph lives.
     """
-    return _until_stable(PREPARE, graph)
+    if graph not in _prepared:
+        made = _until_stable(PREPARE, graph)
+        _prepared[graph] = None if made is graph else made  # A reference to its own key would keep it for ever.
+    return _prepared[graph] or graph
+
+
+_prepared: WeakKeyDictionary[Graph, Graph | None] = WeakKeyDictionary()
 
 
 def clean(graph: Graph) -> Graph:

@@ -84,7 +84,7 @@ def _observe(graph: Graph, data: Data, method: Method, progress: Progress | None
             with np.errstate(over="ignore", invalid="ignore"):
                 observe(batch.graphs[0], batch.inputs, keep)
         except _NotFiniteError:
-            raise _not_finite(graph, data, done, batch.count) from None
+            raise not_finite(graph, data, done, batch.count) from None
         done += batch.count
         if progress is not None:
             progress(done, len(data))
@@ -111,7 +111,7 @@ class _NotFiniteError(Exception):
     """Some value of a batch is NaN or infinite."""
 
 
-def _not_finite(graph: Graph, data: Data, start: int, count: int) -> DataError:
+def not_finite(graph: Graph, data: Data, start: int, count: int) -> DataError:
     """Which of the samples from `start` on is the first that makes a tensor NaN or infinite, and which tensor."""
     found: list[tuple[Node, bool]] = []
 

@@ -36,6 +36,8 @@ from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.rebuild import Ids, channel_axis, channel_vector, constant_operand, is_anchor, rebuild
 from rlx_edge.passes.remove_dead import remove_dead
 from rlx_edge.quant.batches import batches
+from rlx_edge.quant.calibrate import not_finite
+from rlx_edge.quant.check_samples import check_samples
 from rlx_edge.reference.fast import observe
 
 EQUALIZED = "equalized"
@@ -66,9 +68,10 @@ def equalize(graph: Graph, data: Data) -> Graph:
     """The prepared float graph with the factors moved: the same function up to float rounding, other ranges inside.
 
     Calibrate and quantize what this returns. Tensors that an op bounds or bends other than Relu does, and the model's
-    inputs and outputs, are left alone. Raises DataError for data that do not fit the graph.
+    inputs and outputs, are left alone. Raises what `calibrate` raises for graphs and data that cannot be used.
     """
     prepared = prepare(graph)
+    check_samples(prepared, data)
     groups = find_groups(prepared)
     ranges = _channel_ranges(prepared, data, groups)
     factors: dict[int, Array] = {}
@@ -172,8 +175,13 @@ def _channel_ranges(graph: Graph, data: Data, groups: list[Group]) -> dict[int, 
             low, high = bounds[node.id]
             bounds[node.id] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
 
+    done = 0
     for batch in batches(data, graph) if wanted else ():
-        observe(batch.graphs[0], batch.inputs, keep)
+        with np.errstate(over="ignore", invalid="ignore"):
+            observe(batch.graphs[0], batch.inputs, keep)
+        if not all(np.isfinite(both).all() for both in bounds.values()):
+            raise not_finite(graph, data, done, batch.count)
+        done += batch.count
     return {i: high - low for i, (low, high) in bounds.items()}
 
 

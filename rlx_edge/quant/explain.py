@@ -10,9 +10,10 @@ import numpy as np
 from rlx_edge.coverage import REACH, SHARE, Coverage, coverage
 from rlx_edge.data import Data
 from rlx_edge.ir import Array, Graph, Node
-from rlx_edge.ir.ops import Leaf, Pad, Reshape, Softmax, Transpose
+from rlx_edge.ir.ops import Leaf, Pad, Reshape, Transpose
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
+from rlx_edge.quant.assign import fixed_params
 from rlx_edge.quant.batches import Batch, batches, samples_within
 from rlx_edge.quant.calibrate import Calibration
 from rlx_edge.quant.isolated import real, run_isolated
@@ -23,13 +24,13 @@ from rlx_edge.quant.quality import (
     MEMORY_BYTES,
     Sums,
     judged,
-    mask_limit,
+    mask_limits,
     output_pairs,
     pairs,
     quantized_inputs,
     same_top,
 )
-from rlx_edge.quant.schemes import activation_params
+from rlx_edge.quant.schemes import LARGEST_SCALE, activation_params
 from rlx_edge.quant.sensitivity import Pairing, Variant, run_variants
 from rlx_edge.reference.fast_integer import run_all
 
@@ -41,6 +42,9 @@ SENSITIVITY_SAMPLES = (8, 128)
 
 SENSITIVITY_WORK = 200_000_000
 """Tensor elements to compute for it, about 4 s on one core."""
+
+POOR_DB = 10.0
+"""An output below this is worth a line."""
 
 NO_LAYERS = (Leaf, Reshape, Transpose, Pad)
 """Inputs and constants, and ops that round nothing."""
@@ -95,7 +99,7 @@ class Explanation:
     """All of it, over `samples` samples; the sensitivity over `sensitivity_samples`, the greatest gain first.
 
     `output_sqnr_db` and `agreement` are those of quality.py. `top1` is (float, int8) where the data have class labels.
-    `warnings` name tensors that the calibration hardly covers, a line each.
+    `warnings` name tensors that the calibration hardly covers, a line each, and an output that int8 keeps badly.
     """
 
     output_sqnr_db: float
@@ -115,7 +119,8 @@ class _Totals:
 
     tensors: dict[str, Sums]
     isolated: dict[str, Sums]
-    coverage: dict[str, list[Coverage]]
+    limits: Mapping[str, float]
+    coverage: dict[str, Coverage] = field(default_factory=dict)
     outputs: Sums = field(default_factory=Sums)
     agreed: int = 0
     hits: list[int] = field(default_factory=lambda: [0, 0])
@@ -139,7 +144,8 @@ def explain(
     """
     prepared, int8_graph = prepare(float_graph), freeze(int8_graph)  # So that multipliers are worked out once.
     named = pairs(prepared, int8_graph)
-    totals = _Totals({b.name: Sums() for _, b in named}, {b.name: Sums() for _, b in named}, {})
+    limits = mask_limits(prepared, (*named, *judged(prepared, int8_graph)))
+    totals = _Totals({b.name: Sums() for _, b in named}, {b.name: Sums() for _, b in named}, limits)
     steps = _Steps(progress, 2 * len(data))
     labels = _class_labels(data, int8_graph)
     most = samples_within(MEMORY_BYTES, prepared, int8_graph)
@@ -166,7 +172,7 @@ def explain(
         sensitivity=sensitivity,
         sensitivity_samples=count,
         top1=None if labels is None else (totals.hits[0] / len(data), totals.hits[1] / len(data)),
-        warnings=tuple(_uncovered(int8_graph, tensors, ranges, totals)),
+        warnings=(*_uncovered(int8_graph, tensors, ranges, totals), *_poor(totals.outputs.db)),
     )
 
 
@@ -190,11 +196,13 @@ class _Steps:
 
 
 def _class_labels(data: Data, graph: Graph) -> Array | None:
-    """The labels [samples] where they are class numbers of the first output."""
+    """The labels [samples] where they are class numbers of the first output; of an autoencoder, 0 and 1 are none."""
     labels, classes = data.labels, graph.output_nodes[0].type.elements
     if labels is None or not np.issubdtype(labels.dtype, np.integer) or labels.size != len(data) or classes < 2:
         return None
     flat = labels.reshape(-1)
+    if flat.max() <= 1 and classes > 2 and [node.type.elements for node in graph.inputs] == [classes]:
+        return None
     return flat if flat.min() >= 0 and flat.max() < classes else None
 
 
@@ -205,13 +213,10 @@ def _add(
     expected = run_all(reference, batch.inputs)
     codes = run_all(quantized, quantized_inputs(quantized, batch.inputs))
     for a, b in named:
-        totals.tensors[b.name].add(expected[a.name], real(b, codes[b.name]), b)
-        assert b.type.quant is not None
-        if b.type.quant.axis is None:
-            plain = expected[a.name][np.abs(expected[a.name]) < mask_limit(b)]
-            totals.coverage.setdefault(b.name, []).append(coverage(plain, b.type.quant))
+        totals.tensors[b.name].add(expected[a.name], real(b, codes[b.name]), totals.limits[b.name])
+        _cover(b, expected[a.name], totals)
     for a, b in judged(prepared, int8):
-        totals.outputs.add(expected[a.name], real(b, codes[b.name]), b)
+        totals.outputs.add(expected[a.name], real(b, codes[b.name]), totals.limits[b.name])
     first_a, first_b = output_pairs(prepared, int8)[0]
     tops = (expected[first_a.name], codes[first_b.name])
     totals.agreed += same_top(*tops, batch.count)
@@ -219,7 +224,21 @@ def _add(
         for i, values in enumerate(tops):
             totals.hits[i] += int(np.sum(values.reshape(batch.count, -1).argmax(axis=1) == labels))
     shared = {b.name: expected[a.name] for a, b in named}
-    run_isolated(quantized, shared, lambda node, value: totals.isolated[node.name].add(shared[node.name], value, node))
+
+    def keep(node: Node, value: Array) -> None:
+        totals.isolated[node.name].add(shared[node.name], value, totals.limits[node.name])
+
+    run_isolated(quantized, shared, keep)
+
+
+def _cover(node: Node, values: Array, totals: _Totals) -> None:
+    """Which of a tensor's float values the codes cover; masks do not count."""
+    assert node.type.quant is not None
+    plain = values[np.abs(values) < totals.limits[node.name]]
+    if node.type.quant.axis is not None or not plain.size:
+        return
+    found, earlier = coverage(plain, node.type.quant), totals.coverage.get(node.name)
+    totals.coverage[node.name] = found if earlier is None else earlier.joined(found)
 
 
 def _sensitivity(
@@ -233,7 +252,8 @@ def _sensitivity(
     some = Data({name: values[chosen] for name, values in data.inputs.items()})
     labels = _class_labels(data, int8)
     names = frozenset(b.name for _, b in pairs(prepared, int8))
-    pairing = Pairing(layers, tuple(judged(prepared, int8)), output_pairs(prepared, int8)[0], names)
+    limits = mask_limits(prepared, judged(prepared, int8))
+    pairing = Pairing(layers, tuple(judged(prepared, int8)), output_pairs(prepared, int8)[0], names, limits)
     variants = [Variant(Sums(), []) for _ in range(len(layers) + 1)]
     expected_first: list[Array] = []
     for batch in batches(some, prepared, int8, most=most):
@@ -261,22 +281,22 @@ def _tensor(graph: Graph, node: Node, ranges: Mapping[str, Range], totals: _Tota
     quant = node.type.quant
     assert quant is not None
     known = ranges.get(node.name)
-    parts = totals.coverage.get(node.name, [])
+    found = totals.coverage.get(node.name)
     return TensorExplanation(
         name=node.name,
         sqnr_db=totals.tensors[node.name].db,
         scale=quant.scale,
         zero_point=quant.zero_point,
-        low=known.low if known else min((p.low for p in parts), default=0.0),
-        high=known.high if known else max((p.high for p in parts), default=0.0),
+        low=known.low if known else found.low if found else 0.0,
+        high=known.high if known else found.high if found else 0.0,
         method=_method(graph, node, known),
-        clipped=float(np.mean([p.clipped for p in parts])) if parts else 0.0,
+        clipped=found.clipped if found else 0.0,
     )
 
 
 def _method(graph: Graph, node: Node, known: Range | None) -> str:
     quant = node.type.quant
-    if isinstance(node.op, Softmax):
+    if fixed_params(node) == quant:
         return FIXED
     if known is not None and quant == activation_params(known):
         return known.method
@@ -285,17 +305,25 @@ def _method(graph: Graph, node: Node, known: Range | None) -> str:
     return READERS
 
 
+def _poor(output_sqnr_db: float) -> Iterator[str]:
+    if output_sqnr_db < POOR_DB:
+        yield (
+            f"the output's signal-to-noise ratio is {output_sqnr_db:.1f} dB, where 20 and more is usual: int8 keeps "
+            "little of this model; the figures of its layers tell where it is lost"
+        )
+
+
 def _uncovered(
     graph: Graph, tensors: tuple[TensorExplanation, ...], ranges: Mapping[str, Range], totals: _Totals
 ) -> Iterator[str]:
     """Tensors that these data take well beyond their calibration, more than the method clips on purpose."""
     kinds = {node.name: node.op for node in graph.nodes}
     for tensor in tensors:
-        known, parts = ranges.get(tensor.name), totals.coverage.get(tensor.name, [])
-        if known is None or not parts or tensor.method in (FIXED, OPERANDS, READERS):
+        known, whole = ranges.get(tensor.name), totals.coverage.get(tensor.name)
+        if known is None or whole is None or tensor.method in (FIXED, OPERANDS, READERS):
             continue
-        low, high = min(p.low for p in parts), max(p.high for p in parts)
-        whole = Coverage(parts[0].covered_low, parts[0].covered_high, low, high, tensor.clipped)
+        if tensor.scale >= LARGEST_SCALE:
+            continue  # Calibration has said so.
         on_purpose = known.clipped > 0 or known.method == MASK
         if tensor.clipped > max(SHARE, 2 * known.clipped) or (whole.reach > REACH and not on_purpose):
             name = tensor.name.rsplit(";", 1)[-1]  # Of TFLite's fused tensors, which join several.

@@ -17,12 +17,15 @@ KEY = "quantization"
 
 SCHEMA = "rlx-edge quantization 1"
 
+ONLY_ERROR_DB = -999.0
+
 DIGITS = 9
 """Significant digits that are kept; as many as a float32, such as a scale, needs to be read back exactly."""
 
 
 def explanation_facts(explanation: Explanation) -> dict[str, Any]:
-    """Plain dictionaries and lists. An infinite SQNR (no error at all) is None, as JSON has no infinity."""
+    """Plain dictionaries and lists. JSON has no infinity: an SQNR without any error is None, one of nothing but error
+    (where the float model is 0 throughout) ONLY_ERROR_DB."""
     facts: dict[str, Any] = _plain(asdict(explanation))
     return facts
 
@@ -32,6 +35,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if value == -math.inf:
+        return ONLY_ERROR_DB
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value

@@ -51,7 +51,7 @@ def _tensor(node: Node, known: Range, quant: QuantParams) -> Iterator[str]:
     yield from vanished
     if known.is_constant and node.type.elements > 1 and not vanished:
         scale = "a scale of 1" if known.low == 0 else "a scale that covers 0 and this value"
-        yield f"{_named(node)} is {known.low:g} in every sample; it gets {scale}"
+        yield f"{_named(node)} is {known.low or 0:g} in every sample; it gets {scale}"
     if quant.scale >= LARGEST_SCALE:
         yield (
             f"{_named(node)} reaches {max(-known.low, known.high):g}, more than the largest scale, {LARGEST_SCALE:g}, "
@@ -97,6 +97,7 @@ def _layer(graph: Graph, fusion: Fusion, params: Mapping[int, QuantParams], seen
         )
     if seen is not None and seen.count > len(zero) == seen.channel_low.size:
         yield from _dead(anchor, seen, zero | lost)
+        yield from _faint(anchor, seen, params[fusion.last.id].scale, zero | lost)
     yield from _raised(anchor, bias, scales, np.where(zero | lost, np.inf, largest), x_scale)
 
 
@@ -108,6 +109,18 @@ def _dead(anchor: Node, seen: Seen, known: Array) -> Iterator[str]:
         return
     state = "0 in every sample (dead)" if not seen.channel_high[dead].any() else "the same in every sample"
     yield f"{_named(anchor)}: {_channels(dead, len(same))} are {state}"
+
+
+def _faint(anchor: Node, seen: Seen, scale: float, known: Array) -> Iterator[str]:
+    """Channels of which no code but 0 is left beside the others; where all are so, the tensor's own line says it."""
+    reach = np.maximum(np.abs(seen.channel_low), np.abs(seen.channel_high))
+    faint: Array = (reach > 0) & (reach < scale / 2)
+    if not faint.all() and (faint & ~known).any():
+        which = np.flatnonzero(faint & ~known)
+        yield (
+            f"{_named(anchor)}: {_channels(which, len(faint))} become 0 throughout: they reach {reach[which].max():.3g} "
+            f"at most, too little for their tensor's scale of {scale:.3g}; equalization may help"
+        )
 
 
 def _raised(anchor: Node, bias: Array, scales: Array, largest: Array, x_scale: float) -> Iterator[str]:

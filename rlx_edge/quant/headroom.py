@@ -19,7 +19,7 @@ from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import Input, Leaf
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant.assign import OWN_RANGE
-from rlx_edge.quant.batches import batches
+from rlx_edge.quant.batches import batches, quick_batch
 from rlx_edge.quant.calibrate import Calibration
 from rlx_edge.quant.observers import Range
 from rlx_edge.quant.schemes import CODES
@@ -91,6 +91,6 @@ def _values(graph: Graph, ranges: Mapping[str, Range], data: Data) -> dict[str, 
         if node.id in wanted:
             kept.setdefault(node.name, []).append(value.reshape(-1).copy())
 
-    for batch in batches(data, graph) if wanted else ():
+    for batch in batches(data, graph, most=quick_batch(graph)) if wanted else ():  # Calibration's: the same bits.
         observe(batch.graphs[0], batch.inputs, keep)
     return {name: np.concatenate(values) for name, values in kept.items()}

@@ -55,6 +55,11 @@ class LayerInputs:
         """The operand's values in the float model."""
         return self._walk.exact[self._operand]
 
+    @property
+    def operand_scale(self) -> float:
+        """The step of the operand's codes."""
+        return self._walk.assignment.params[self._operand].scale
+
     def mean_error(self) -> Array:
         """The mean per output channel [C] of float minus quantized, before bounds and rounding."""
         walk, total, count = self._walk, np.zeros(()), 0

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlx_edge.ir import Array, Graph, Node
-from rlx_edge.ir.ops import Binary, BinaryOp, Pad, Reshape, Softmax, Transpose
+from rlx_edge.ir.ops import Binary, BinaryOp, Conv, MatMul, Pad, Reshape, Softmax, Transpose
 from rlx_edge.passes.rebuild import channel_vector, constant_operand, is_anchor
 from rlx_edge.quant.observers import Range
 
@@ -35,11 +35,28 @@ def masked_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]
     """
     found: dict[str, Range] = {}
     for node in graph.nodes:
-        if isinstance(node.op, Binary) and node.op.fn in (BinaryOp.ADD, BinaryOp.SUB):
+        if isinstance(node.op, Binary):
             found.update(_added(graph, node, {**ranges, **found}))
         elif isinstance(node.op, Pad):
             found.update(_padded(graph, node, {**ranges, **found}))
     return found
+
+
+def reached(graph: Graph) -> set[int]:
+    """The tensors that a mask may reach: what one is added to, or pads, up to the next layer or softmax."""
+    found: set[int] = set()
+    for node in graph.nodes:
+        passes = bool(found.intersection(node.inputs)) and not isinstance(node.op, Conv | MatMul | Softmax)
+        if passes or _brings_mask(graph, node):
+            found.add(node.id)
+    return found
+
+
+def _brings_mask(graph: Graph, node: Node) -> bool:
+    if isinstance(node.op, Pad):
+        return abs(node.op.value) >= LEAST
+    held = _beside_constant(graph, node)
+    return held is not None and bool((np.abs(held[1]) >= LEAST).any())
 
 
 def mask_findings(graph: Graph, ranges: Mapping[str, Range]) -> Iterator[str]:
@@ -56,19 +73,14 @@ def mask_findings(graph: Graph, ranges: Mapping[str, Range]) -> Iterator[str]:
 
 
 def _added(graph: Graph, node: Node, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    held = constant_operand(graph, node)
+    held = _beside_constant(graph, node)
     if held is None:
         return {}
     place, values = held
     other, constant = graph.nodes[node.inputs[1 - place]], graph.nodes[node.inputs[place]]
-    if other.name not in ranges or node.name not in ranges or values.dtype.kind != "f":
+    if other.name not in ranges or node.name not in ranges:
         return {}
-    if is_anchor(graph, other) and channel_vector(values, other) is not None:
-        return {}  # The bias of a layer.
-    subtracts = isinstance(node.op, Binary) and node.op.fn is BinaryOp.SUB
-    if subtracts and place == 0:
-        return {}  # A constant minus a tensor is no mask.
-    sign = -1.0 if subtracts else 1.0
+    sign = -1.0 if isinstance(node.op, Binary) and node.op.fn is BinaryOp.SUB else 1.0
     known = ranges[other.name]
     mask = _is_mask(values, known)
     if not mask.any() or mask.all():
@@ -80,6 +92,17 @@ def _added(graph: Graph, node: Node, ranges: Mapping[str, Range]) -> dict[str, R
     made = replace(ranges[node.name], low=low, high=high, method=METHOD)
     reach = sorted((sign * (low - known.high), sign * (high - known.low)))
     return {node.name: made, constant.name: Range(reach[0], reach[1], METHOD)}
+
+
+def _beside_constant(graph: Graph, node: Node) -> tuple[int, Array] | None:
+    """The place and the values of a constant that is added to a tensor, or taken off it; no layer's bias."""
+    if not (isinstance(node.op, Binary) and node.op.fn in (BinaryOp.ADD, BinaryOp.SUB)):
+        return None
+    held = constant_operand(graph, node)
+    if held is None or held[1].dtype.kind != "f" or (node.op.fn is BinaryOp.SUB and held[0] == 0):
+        return None  # A constant minus a tensor is no mask.
+    other = graph.nodes[node.inputs[1 - held[0]]]
+    return None if is_anchor(graph, other) and channel_vector(held[1], other) is not None else held
 
 
 def _padded(graph: Graph, node: Node, ranges: Mapping[str, Range]) -> dict[str, Range]:

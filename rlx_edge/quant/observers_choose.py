@@ -85,14 +85,16 @@ class Counts:
 def percentile(values: Counts, low: float, high: float, percent: float = PERCENTILE) -> tuple[float, float]:
     """The range that holds `percent` of all values, with as many below it as above.
 
-    The bounds are middles of bins, so they are exact to 1/1024.
+    The bounds are middles of bins, so they are exact to 1/1024. Where all that stays inside is 0, there is no range to
+    choose, and the extremes are kept.
     """
     outside = (1 - percent / 100) / 2 * values.total
     below = np.cumsum(values.counts)
     above = np.cumsum(values.counts[::-1])
     first, last = int(np.searchsorted(below, outside, "right")), int(np.searchsorted(above, outside, "right"))
     points = values.points
-    return max(low, float(points[first])), min(high, float(points[len(points) - 1 - last]))
+    bounds = max(low, float(points[first])), min(high, float(points[len(points) - 1 - last]))
+    return bounds if any(bounds) else (low, high)
 
 
 def mse(values: Counts, low: float, high: float) -> tuple[float, float]:

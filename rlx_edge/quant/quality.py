@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlx_edge.data import Data
-from rlx_edge.ir import Array, DType, Graph, Node
+from rlx_edge.ir import Array, DType, Graph, Node, QuantParams
 from rlx_edge.ir.ops import Input, Leaf, Softmax
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant.batches import batches, samples_within
-from rlx_edge.quant.masks import FACTOR, LEAST
+from rlx_edge.quant.masks import FACTOR, LEAST, reached
 from rlx_edge.reference.fast_integer import run_all
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
 
@@ -52,11 +53,11 @@ class Sums:
     signal: float = 0.0
     noise: float = 0.0
 
-    def add(self, expected: Array, found: Array, node: Node) -> None:
-        """Take in float values and what an int8 node has for them, as real values; masks are left out."""
+    def add(self, expected: Array, found: Array, limit: float = math.inf) -> None:
+        """Take in float values and what an int8 node has for them, as real values; those from `limit` on are masks,
+        and left out."""
         wide, error = expected.astype(np.float64), found.astype(np.float64)
         error -= wide
-        limit = mask_limit(node)
         if max(float(wide.max()), -float(wide.min())) >= limit:
             plain = np.abs(wide) < limit
             wide, error = wide[plain], error[plain]
@@ -76,11 +77,15 @@ def _squares(values: Array) -> float:
     return float(np.einsum("i,i->", flat, flat))
 
 
-def mask_limit(node: Node) -> float:
-    """Float values from here on are masks beside what an int8 node's codes stand for; infinite for a float node."""
-    quant = node.type.quant
+def mask_limits(float_graph: Graph, compared: Iterable[tuple[Node, Node]]) -> dict[str, float]:
+    """From where on the float values of (float, int8) nodes are masks, by the int8 node's name; infinite for most."""
+    masked = reached(float_graph)
+    return {b.name: _mask_limit(b.type.quant) if a.id in masked else math.inf for a, b in compared}
+
+
+def _mask_limit(quant: QuantParams | None) -> float:
     if quant is None or quant.axis is not None:
-        return float("inf")
+        return math.inf
     reach = max(-128 - quant.zero_point, 127 - quant.zero_point, key=abs)
     return 0.9 * max(LEAST, FACTOR * abs(reach) * quant.scale)  # A mask has a value added to it.
 
@@ -101,6 +106,7 @@ def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
     named = pairs(prepared, int8_graph)
     totals = _Totals({node.name: Sums() for _, node in named})
     compared = judged(prepared, int8_graph)
+    limits = mask_limits(prepared, (*named, *compared))
     first_a, first_b = output_pairs(prepared, int8_graph)[0]
     most = samples_within(MEMORY_BYTES, prepared, int8_graph)
     for batch in batches(data, prepared, int8_graph, most=most):
@@ -108,9 +114,9 @@ def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
         expected = run_all(reference, batch.inputs)
         found = real_values(quantized, run_all(quantized, quantized_inputs(quantized, batch.inputs)))
         for a, b in named:
-            totals.tensors[b.name].add(expected[a.name], found[b.name], b)
+            totals.tensors[b.name].add(expected[a.name], found[b.name], limits[b.name])
         for a, b in compared:
-            totals.outputs.add(expected[a.name], found[b.name], b)
+            totals.outputs.add(expected[a.name], found[b.name], limits[b.name])
         totals.agreed += same_top(expected[first_a.name], found[first_b.name], batch.count)
     tensors = []
     for _, node in named:

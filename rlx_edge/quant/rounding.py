@@ -77,8 +77,11 @@ def input_rows(anchor: Node, x: Array, stride: int = 1) -> Array:
 
 
 def second_moments(inputs: LayerInputs, centered: bool) -> Array:
-    """E[x x'] of the layer's quantized inputs, [groups, inputs, inputs]; `centered`: their covariance."""
-    anchor = inputs.fusion.anchor
+    """E[x x'] of the layer's quantized inputs, [groups, inputs, inputs]; `centered`: their covariance.
+
+    The unit is about a step of the inputs, a power of two, so that squares of values of any size are float32 numbers.
+    """
+    anchor, unit = inputs.fusion.anchor, np.float32(2.0 ** np.frexp(inputs.operand_scale)[1])
     taps = as_matrices(anchor, inputs.layer.weights).shape[2]
     positions = inputs.node.type.elements // inputs.node.type.shape[-1]
     stride = max(1, positions * sum(len(values) for values in inputs.quantized) // MOST_POSITIONS)
@@ -87,7 +90,7 @@ def second_moments(inputs: LayerInputs, centered: bool) -> Array:
     total, means, count = np.zeros(()), np.zeros(()), 0
     for values in inputs.quantized:
         for start in range(0, len(values), step):
-            rows = input_rows(anchor, values[start : start + step], stride)
+            rows = input_rows(anchor, values[start : start + step], stride) / unit
             total = total + np.matmul(rows.transpose(0, 2, 1), rows)
             means = means + rows.sum(axis=1, dtype=np.float64)
             count += rows.shape[1]

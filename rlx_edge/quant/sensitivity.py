@@ -26,13 +26,15 @@ from rlx_edge.reference.fixedpoint import quantize_f32
 class Pairing:
     """The tensors that a prepared float graph and its int8 graph share, as (float, int8) nodes.
 
-    `layers` are to be kept float in turn, `judged` are compared, `first` is the first output.
+    `layers` are to be kept float in turn, `judged` are compared (from `limits` on, by name, values are masks), `first`
+    is the first output.
     """
 
     layers: tuple[tuple[Node, Node], ...]
     judged: tuple[tuple[Node, Node], ...]
     first: tuple[Node, Node]
     names: frozenset[str]
+    limits: Mapping[str, float]
 
 
 @dataclass
@@ -109,5 +111,5 @@ def _judge(
         return unrounded[node.id] if node.id in unrounded else real(node, values[node.id])
 
     for a, b in pairing.judged:
-        variant.sums.add(expected[a.name], read(b), b)
+        variant.sums.add(expected[a.name], read(b), pairing.limits[b.name])
     variant.outputs.append(read(pairing.first[1]).reshape(batch.count, -1))

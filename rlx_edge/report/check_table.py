@@ -19,7 +19,7 @@ def check_table(title: str, checks: Sequence[Check]) -> Table:
             rows.append((check.runtime, "", check.refused, ""))
         for output in check.outputs:
             rows.append((check.runtime, short(output.name), str(output), "same" if output.same else "DIFFERS"))
-    return table(title, ("runtime", "output", "beside our import", ""), rows)
+    return table(title, ("runtime", "output", "beside ours", ""), rows)
 
 
 def parted_text(check: Check) -> str | None:

@@ -7,6 +7,7 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from rlx_edge.coverage import percent
 from rlx_edge.quant.explain import Explanation, Sensitivity
 from rlx_edge.report.tables import counted, short, table
 
@@ -77,10 +78,3 @@ def explanation_text(explanation: Explanation) -> str:
 def decibels(value: float) -> str:
     """A figure in dB; `exact` where there is no error at all."""
     return "exact" if value == math.inf else f"{value:.1f}"
-
-
-def percent(share: float) -> str:
-    """A share as a percentage that does not show a few as none."""
-    if share == 0:
-        return "0"
-    return f"{100 * share:.2g} %" if share >= 1e-6 else "<0.0001 %"

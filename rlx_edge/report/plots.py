@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx_edge.errors import EdgeError, ToolError
+from rlx_edge.files import check_place, replacing
 from rlx_edge.quant.explain import Explanation
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -26,8 +27,7 @@ def check_plot(path: Path) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise EdgeError(f"{path}: figures are written as {', '.join(SUFFIXES)}; give it such an ending")
-    if not path.parent.is_dir():
-        raise EdgeError(f"{path}: there is no folder {path.parent}; make it first")
+    check_place(path)
     if find_spec("matplotlib") is None:
         raise ToolError(f"{path}: figures need matplotlib: pip install 'rlx-edge[plots]'")
 
@@ -66,7 +66,9 @@ def plot_quality(explanation: Explanation, path: Path | str) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"int8 beside float over {explanation.samples} samples", fontsize=10, color=INK)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with replacing(path) as file:
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
 
 def _bars(axes: Any, points: Sequence[tuple[float, float]], color: str, label: str, height: float = 0.4) -> None:
