@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         run,
         save,
         with_explanation,
+        with_rule,
     )
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "run",
     "save",
     "with_explanation",
+    "with_rule",
 ]
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,11 +25,12 @@ from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_p
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import Progress, is_float, predict
-from rlx_edge.errors import DeviceError, EdgeError, UnsupportedError
+from rlx_edge.errors import DeviceError, EdgeError
 from rlx_edge.evaluate import evaluate
 from rlx_edge.formats import save as formats_save
 from rlx_edge.formats.load import load
-from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.ir import Array, Graph
+from rlx_edge.passes.change_rule import change_rule as with_rule
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.to_nhwc import to_nhwc
 from rlx_edge.quant.calibrate import calibrate
@@ -41,7 +40,6 @@ from rlx_edge.quant.quality import quality
 from rlx_edge.quant.quantize import apply_recipe, quantize
 from rlx_edge.quant.recipe import Recipe, effort
 from rlx_edge.reference import run_all
-from rlx_edge.reference.fixedpoint import rules_of
 
 
 def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]:
@@ -70,22 +68,6 @@ def build(models: Mapping[str, Graph], board: Board | str, out: Path | str, targ
     claim_build_folder(out)
     generate(models, out / BUNDLE, chosen)
     return build_firmware(out / BUNDLE, list(models), board, out)
-
-
-def with_rule(graph: Graph, rule: Requant) -> Graph:
-    """The same int8 graph under another rounding rule. Raises UnsupportedError for an op that does not have it."""
-    nodes, problems = [], []
-    for node in graph.nodes:
-        if not hasattr(node.op, "requant"):
-            nodes.append(node)
-        elif rule not in rules_of(type(node.op)):
-            problems.append(f"{node} has no rounding rule {rule.value!r}")
-        else:
-            changes: dict[str, Any] = {"requant": rule}
-            nodes.append(replace(node, op=replace(node.op, **changes)))
-    if problems:
-        raise UnsupportedError(f"{graph.name!r} cannot follow the rule {rule.value!r} (docs/numerics.md):", problems)
-    return replace(graph, nodes=tuple(nodes))
 
 
 def open_build(out: Path | str) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
@@ -225,4 +207,5 @@ __all__ = [
     "run",
     "save",
     "with_explanation",
+    "with_rule",
 ]

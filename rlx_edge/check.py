@@ -17,16 +17,24 @@ from rlx_edge.data import Data
 from rlx_edge.errors import EdgeError
 from rlx_edge.formats.load import load
 from rlx_edge.formats.source import read_source
-from rlx_edge.formats.tflite_file import IDENTIFIER, read_model
+from rlx_edge.formats.tflite_file import IDENTIFIER, FileModel, read_model
 from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.reference.fixedpoint import dequantize_f32
 from rlx_edge.reference.run import evaluate, observe, run
 from rlx_edge.runtime_process import run_apart
-from rlx_edge.runtimes import INSTALL, Runtime, RuntimeRefusedError, installed_for
+from rlx_edge.runtimes import INSTALL, ONNX, Runtime, RuntimeRefusedError, installed_for, may_saturate
 
 RANDOM_SAMPLES = 4
 GIVEN_SAMPLES = 4
+SATURATES = (
+    "on this CPU (x86 without VNNI) onnxruntime saturates sums of uint8 times int8: compare on another, or a model "
+    "quantized with reduce_range, before you take it for a fault of the import"
+)
+
+HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+"""TFLite's operators that take float activations and integer weights."""
+
 SAME_FLOAT_DB = 90.0
 """Float32 sums in another order differ by about 120 dB; a tensor below this is not the same function."""
 
@@ -70,6 +78,8 @@ class Check:
     outputs: tuple[TensorCheck, ...] = ()
     parted: TensorCheck | None = None
     refused: str | None = None
+    caution: str | None = None
+    """On a difference: why it may be the runtime's own."""
 
     @property
     def same(self) -> bool:
@@ -89,6 +99,11 @@ def check_model(path: Path | str, data: Data | None = None, dims: Mapping[str, i
         raise EdgeError(f"{where}: a .rlx file has no runtime of its own to be checked against")
     if not found:
         raise EdgeError(f"{where}: no runtime for this file is installed to check it against; {INSTALL}")
+    if content[4:8] == IDENTIFIER and _is_hybrid(read_model(content, where)):
+        raise EdgeError(
+            f"{where}: a hybrid file (float activations, int8 weights) cannot be checked: its runtimes also round the "
+            "activations while they run, and the import is the float model without that rounding (docs/models.md)"
+        )
     checks = []
     for runtime in found:
         graph = load(path, requant=runtime.rule) if content[4:8] == IDENTIFIER else load(path, dims=dims)
@@ -102,6 +117,13 @@ def _raise_if_refused(checks: Sequence[Check], where: str) -> None:
     if not any(check.refused is None for check in checks):
         reasons = "; ".join(check.refused for check in checks if check.refused) or "they are no measure for int8 models"
         raise EdgeError(f"{where}: no installed runtime runs it, so it cannot be checked: {reasons}")
+
+
+def _is_hybrid(model: FileModel) -> bool:
+    """Whether an operator reads float activations and integer weights, without a DEQUANTIZE in between."""
+    types = [[model.tensors[i].type_name for i in op.inputs[:2] if i >= 0] for op in model.operators]
+    kinds = zip((op.kind for op in model.operators), types, strict=True)
+    return any(kind in HYBRID and t[:1] == ["FLOAT32"] and t[1:] in (["INT8"], ["UINT8"]) for kind, t in kinds)
 
 
 def _has_integers(graph: Graph) -> bool:
@@ -139,7 +161,8 @@ def check_graph(runtime: Runtime, content: bytes, graph: Graph, data: Data | Non
         return Check(runtime.name, len(samples), refused=str(error))
     parts = [tensor for tensor in compared if not tensor.same]
     parted = next((tensor for tensor in parts if tensor.largest != 1), parts[0] if parts else None)
-    return Check(runtime.name, len(samples), outputs, parted)
+    caution = SATURATES if runtime.format == ONNX and may_saturate(content) else None
+    return Check(runtime.name, len(samples), outputs, parted, caution=caution)
 
 
 def _samples(graph: Graph, data: Data | None) -> list[dict[str, Array]]:

@@ -141,9 +141,10 @@ def deploy(
     model: Model,
     data: DataFile,
     board: BoardName = DEFAULT_BOARD,
-    samples: Annotated[
-        str, typer.Option("--samples", help="samples for parity (calibration uses all), as start:stop:step")
-    ] = "0:8",
+    samples: Annotated[str, typer.Option("--samples", help="samples for parity, as start:stop:step")] = "0:8",
+    calibrate: Annotated[
+        str | None, typer.Option("--calibrate", help="samples for calibration, as start:stop:step; all by default")
+    ] = None,
     preprocess: Preprocessing = None,
     level: Effort = DEFAULT_EFFORT,
     name: Name = None,
@@ -158,10 +159,11 @@ def deploy(
     """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
     _check_before_deploy(load_board(board), out_dir, port, emulate)
     graph = open_model(model, dims)
-    whole = load_data(data, graph, preprocess=preprocess)
-    checks = check_import(model, whole, json, dims=dims) if check else None
-    if is_float(graph):
-        graph = deployable(graph, whole, level, json)
+    checks = None
+    if check or is_float(graph):
+        whole = load_data(data, graph, samples=calibrate, preprocess=preprocess)
+        checks = check_import(model, whole, json, dims=dims) if check else None
+        graph = deployable(graph, whole, level, json) if is_float(graph) else graph
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
     warn(given.warnings)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:

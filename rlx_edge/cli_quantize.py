@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,16 +26,18 @@ from rlx_edge.cli_options import (
     open_model,
     warn,
 )
-from rlx_edge.data import Data, load_data
+from rlx_edge.data import FLOATS_TOO, Data, load_data
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
-from rlx_edge.quant.explain import explain
+from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import explanation_facts, with_explanation
 from rlx_edge.quant.quantize import Quantized, apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, EFFORTS, ROUNDINGS, Recipe, effort
 from rlx_edge.report import explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, progress, say, stages
 
+ENOUGH_SAMPLES = 50
+"""From here on a top-1 near chance is no accident."""
 FEW_SAMPLES = 8
 """A calibration with fewer is worth a warning."""
 
@@ -96,15 +98,19 @@ def quantize(
     made = quantized(graph, given, recipe, rule)
     with progress("explain") as shown:
         explanation = explain(made.float_graph, made.graph, made.calibration, given, progress=shown)
-    warn(explanation.warnings)
+    late = (*explanation.warnings, *at_chance(explanation, made.graph))
+    warnings = (*warnings_of(given, made), *late)
     save_rlx(with_explanation(made.graph, explanation, recipe=asdict(recipe)), out_file)
     if json:
         facts = explanation_facts(explanation) | ({} if checks is None else {"checks": checks})
-        facts["warnings"] = [*warnings_of(given, made), *explanation.warnings]
+        facts["warnings"] = list(warnings)
         print_json("quantize", facts)
     else:
         explain_tables.show(explanation, out)
         note(f"wrote {out_file}")
+    warn(late)
+    if len(warnings) > len(late) and not json:
+        note(f"{tables.counted(len(warnings) - len(late), 'warning')} above the tables")
     if plot is not None:
         plots.plot_quality(explanation, plot)
         note(f"wrote {plot}")
@@ -123,12 +129,25 @@ def quantized(graph: Graph, data: Data, recipe: Recipe, rule: Requant) -> Quanti
         made = apply_recipe(graph, data, recipe, rule, shown)
     warn(warnings_of(data, made))
     if data.preprocess:
-        return replace(made, graph=made.graph.with_metadata(preprocess=data.preprocess))
+        floats = {FLOATS_TOO: "1"} if data.preprocessed_floats else {}
+        return replace(made, graph=made.graph.with_metadata(preprocess=data.preprocess, **floats))
     return made
 
 
 def warnings_of(data: Data, made: Quantized) -> tuple[str, ...]:
     return (*data.warnings, *made.calibration.warnings)
+
+
+def at_chance(explanation: Explanation, graph: Graph) -> Iterator[str]:
+    """Whether the float model itself guesses, on labels that are given: then it does not see what it was trained on."""
+    classes = graph.output_nodes[0].type.elements
+    if explanation.top1 is not None and explanation.samples >= ENOUGH_SAMPLES and classes > 2:
+        right = explanation.top1[0]
+        if right < 2 / classes:
+            yield (
+                f"the float model itself is right on {right:.1%} of the samples only, of {classes} classes: "
+                "check --preprocess and the labels"
+            )
 
 
 def deployable(graph: Graph, data: Data, level: str, json: bool) -> Graph:

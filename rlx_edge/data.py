@@ -21,24 +21,28 @@ from rlx_edge.files import read_npz
 from rlx_edge.images import read_images
 from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape
 from rlx_edge.ir.batch import sample_shape
-from rlx_edge.preprocess import Preprocess
+from rlx_edge.preprocess import Preprocess, in_float32
 from rlx_edge.reference.fixedpoint import Rounding, input_rounding, quantize_f32
 
 LABELS = "y"
+
+FLOATS_TOO = "preprocess_floats"
+"""The key in a graph's metadata that says that the stored preprocessing was applied to floats too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
     """Samples for one model: each input [n, *sample shape] in the input's dtype, and labels [n, ...] if there are any.
 
-    `preprocess` is what turned the file's numbers into real values, as text, or None. `warnings` are for a person, a
-    line each: values that the codes of an int8 input do not cover.
+    `preprocess` is what turned the file's numbers into real values, as text, or None; `preprocessed_floats` says that
+    some were floats. `warnings` are for a person, a line each: values that the codes of an int8 input do not cover.
     """
 
     inputs: Mapping[str, Array]
     labels: Array | None = None
     preprocess: str | None = None
     warnings: tuple[str, ...] = ()
+    preprocessed_floats: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values()), ()))
@@ -77,13 +81,14 @@ def load_data(
         arrays = read_npz(Path(path))
         if given is not None and given.resize is not None:
             raise DataError(f"{path}: resize is for folders of images, not for arrays")
-    reader = _Reader(str(path), arrays, chosen, given, stored, input_rounding(graph))
+    reader = _Reader(str(path), arrays, chosen, given, stored, input_rounding(graph), FLOATS_TOO in graph.metadata)
     inputs = {node.name: reader.input(node, _key(node, graph, arrays, str(path))) for node in graph.inputs}
     counts = {name: len(values) for name, values in inputs.items()}
     if len(set(counts.values())) > 1:
         raise DataError(f"{path}: the inputs have different numbers of samples: {counts}")
     found = reader.labels(labels, next(iter(counts.values())))
-    return Data(inputs, found, None if reader.used is None else str(reader.used), tuple(reader.warnings))
+    used = None if reader.used is None else str(reader.used)
+    return Data(inputs, found, used, tuple(reader.warnings), reader.used_on_floats)
 
 
 def _images(folder: Path, graph: Graph, chosen: slice, preprocess: Preprocess | None) -> tuple[dict[str, Array], slice]:
@@ -127,7 +132,9 @@ class _Reader:
     given: Preprocess | None
     stored: str | None
     rounding: Rounding
+    floats_too: bool
     used: Preprocess | None = None
+    used_on_floats: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def input(self, node: Node, key: str) -> Array:
@@ -146,7 +153,7 @@ class _Reader:
                     f"{self.path}: {key!r} holds {values.dtype}, the input's own values: preprocessing does not apply"
                 )
             return np.ascontiguousarray(values)
-        real = self._finite(key, self._real(key, values))
+        real = self._finite(key, self._real(key, values, node))
         if node.type.dtype == DType.F32:
             return np.ascontiguousarray(real)
         if node.type.quant is None:
@@ -183,7 +190,7 @@ class _Reader:
             raise DataError(f"{self.path}: {key!r} has {which}")
         return chosen
 
-    def _real(self, key: str, values: Array) -> Array:
+    def _real(self, key: str, values: Array, node: Node) -> Array:
         """The real values, float32, that an array stands for."""
         kind = values.dtype.kind
         if kind not in "iuf":
@@ -199,6 +206,11 @@ class _Reader:
                 )
             return self._preprocessed(key, values, self.given)
         if kind == "f":
+            if self.floats_too:
+                self.warnings.append(
+                    f"{self.path}: {key!r} is {values.dtype}, taken as real values, but floats were preprocessed when "
+                    f"the model was calibrated: where these are like those, add --preprocess {self.stored}"
+                )
             with np.errstate(over="ignore"):
                 return values.astype(np.float32, copy=False)
         if scale is not None:
@@ -207,7 +219,8 @@ class _Reader:
             return self._preprocessed(key, values, Preprocess.parse(self.stored))
         raise DataError(
             f"{self.path}: {key!r} is {values.dtype} and nothing says which real values these stand for: "
-            f"add {key}_scale and {key}_zero_point to the file, or use --preprocess scale=1/255"
+            f"--preprocess scale=1/255 where the model was trained on 0..1, scale=1 on 0..255{_covered(node)}; or add "
+            f"{key}_scale and {key}_zero_point to the file"
         )
 
     def _scaled(self, key: str, values: Array, scale: Array, zero: Array | None) -> Array:
@@ -217,11 +230,12 @@ class _Reader:
         step = float(scale.reshape(-1)[0])
         if not (np.isfinite(step) and step > 0):
             raise DataError(f"{self.path}: {key}_scale is {step}; a positive number is needed")
-        with np.errstate(over="ignore"):
-            return ((values.astype(np.float64) - float(offset.reshape(-1)[0])) * step).astype(np.float32)
+        first = float(offset.reshape(-1)[0])
+        return in_float32(values, lambda wide: (wide - first) * step)
 
     def _preprocessed(self, key: str, values: Array, preprocess: Preprocess) -> Array:
         self.used = preprocess
+        self.used_on_floats = self.used_on_floats or values.dtype.kind == "f"
         try:
             return preprocess.apply(values)
         except DataError as error:
@@ -237,6 +251,15 @@ class _Reader:
                 f"sample {where[0]} at {list(where[1:])}"
             )
         return values
+
+
+def _covered(node: Node) -> str:
+    """What an int8 input can hold, which tells how its pixels were scaled."""
+    quant = node.type.quant
+    if quant is None or quant.axis is not None or node.type.dtype is not DType.I8:
+        return ""
+    low, high = ((code - quant.zero_point) * quant.scale for code in DType.I8.limits)
+    return f" (its input holds {low:.4g} to {high:.4g})"
 
 
 def _layout_hint(found: Shape, wanted: Shape) -> str:

@@ -57,12 +57,13 @@ def _predict_host(graph: Graph, data: Data) -> dict[str, Array]:
 
 
 def _predict_reference(graph: Graph, data: Data, progress: Progress | None) -> dict[str, Array]:
-    pieces: dict[str, list[Array]] = {node.name: [] for node in graph.output_nodes}
+    outputs = {node.name: node for node in graph.output_nodes}  # A file may list an output twice.
+    pieces: dict[str, list[Array]] = {name: [] for name in outputs}
     done = 0
     for batch in batches(data, graph):
         values = run_reference(batch.graphs[0], batch.inputs)
-        for node in graph.output_nodes:
-            pieces[node.name].append(batch.samples(node, values[node.name]))
+        for name, node in outputs.items():
+            pieces[name].append(batch.samples(node, values[name]))
         done += batch.count
         if progress is not None:
             progress(done, len(data))

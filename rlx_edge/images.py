@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ MODES = {1: "L", 3: "RGB"}
 """What Pillow calls an image of so many channels."""
 WIDE_MODES = ("I", "F")
 """Modes that Pillow would cut off at 255, not scale down."""
+MOST_PIXELS = 1 << 26
+"""Of an image: small files can hold huge ones."""
 
 
 def read_images(folder: Path, shape: Shape, chosen: slice, resize: tuple[int, int] | None) -> dict[str, Array]:
@@ -22,7 +25,8 @@ def read_images(folder: Path, shape: Shape, chosen: slice, resize: tuple[int, in
 
     Images lie in the folder itself, or in a folder a class, whose sorted names give labels 0, 1, ... in `y`. Files are
     taken in the order of their names; `chosen` picks some. With `resize` (height, width) images are stretched to that
-    size, bilinearly. Raises DataError for no images, for one that cannot be read, and for one of the wrong size.
+    size, bilinearly. Raises DataError for no images, for one that cannot be read or has the wrong size, for images
+    beside class folders and for a class folder without any.
     """
     height, width, channels, channels_first = _geometry(folder, shape)
     if resize is not None and resize != (height, width):
@@ -52,8 +56,14 @@ def _files(folder: Path) -> Iterator[tuple[Path, int | None]]:
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not classes:
         yield from ((path, None) for path in _images_in(folder))
+        return
+    if beside := _images_in(folder):
+        raise DataError(f"{beside[0]}: lies beside folders: either all images lie in a folder a class, or none")
     for label, inner in enumerate(classes):
-        yield from ((path, label) for path in _images_in(inner))
+        found = _images_in(inner)
+        if not found and any(_images_in(other) for other in classes):
+            raise DataError(f"{inner}: holds no images ({', '.join(SUFFIXES)}); every folder here is taken for a class")
+        yield from ((path, label) for path in found)
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -67,19 +77,20 @@ def _pixels(path: Path, size: tuple[int, int], channels: int, stretch: bool) -> 
     except ImportError as error:
         raise DataError(f"{path}: reading images needs Pillow: pip install 'rlx-edge[images]'") from error
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:  # Of sizes, which are checked here.
             if image.mode.split(";")[0] in WIDE_MODES:
                 raise DataError(f"{path}: has more than 8 bits a channel ({image.mode}); convert it to 8 bits")
-            converted = image.convert(MODES[channels])
             height, width = size
+            if not stretch and (image.height, image.width) != size:
+                raise DataError(
+                    f"{path}: is {image.height}x{image.width}, but the model takes {height}x{width}: "
+                    f"add resize={height}x{width} to --preprocess to stretch all images"
+                )
+            if image.height * image.width > MOST_PIXELS:
+                raise DataError(f"{path}: is {image.height}x{image.width}; at most {MOST_PIXELS:,} pixels are read")
+            converted = image.convert(MODES[channels])
             if stretch:
                 converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-            pixels = np.asarray(converted, np.uint8).reshape(converted.height, converted.width, channels)
+            return np.asarray(converted, np.uint8).reshape(height, width, channels)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: is not an image that can be read ({error})") from error
-    if pixels.shape[:2] != size:
-        raise DataError(
-            f"{path}: is {pixels.shape[0]}x{pixels.shape[1]}, but the model takes {size[0]}x{size[1]}: "
-            f"add resize={size[0]}x{size[1]} to --preprocess to stretch all images"
-        )
-    return pixels

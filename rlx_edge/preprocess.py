@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,8 @@ from rlx_edge.ir import Array
 
 EXAMPLE = "scale=1/255,mean=0.5,std=0.25"
 RESIZE = "resize"
+BLOCK = 1 << 18
+"""Numbers that are held in float64 at a time, at least a sample."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,18 @@ class Preprocess:
         """float32 real values of samples [n, ...]. Raises DataError where channels cannot be told apart."""
         rank = max(x.ndim, 1)
         mean, std = (_along_channels(v, x.shape, rank) for v in (self.mean, self.std))
-        with np.errstate(over="ignore"):
-            return np.asarray((x.astype(np.float64) * self.scale - mean) / std, np.float32)
+        return in_float32(x, lambda wide: (wide * self.scale - mean) / std)
+
+
+def in_float32(x: Array, function: Callable[[Array], Array]) -> Array:
+    """A function of each number, worked out in float64 and rounded once; a few samples [n, ...] at a time."""
+    rows = np.atleast_1d(x)
+    made = np.empty(rows.shape, np.float32)
+    step = max(1, BLOCK // max(1, math.prod(rows.shape[1:])))
+    with np.errstate(over="ignore"):
+        for start in range(0, len(rows), step):
+            made[start : start + step] = function(rows[start : start + step].astype(np.float64))
+    return made.reshape(x.shape)
 
 
 def _check_key(key: str, text: str, seen: dict[str, list[float]]) -> None:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -22,6 +23,8 @@ Session = Callable[[Sequence[Array]], list[Array]]
 """From the inputs, in the file's order, to the wanted tensors, in the order asked for. Names may repeat in a file."""
 
 TFLITE, ONNX = "tflite", "onnx"
+_SUMMING = ("QLinearConv", "QLinearMatMul", "QGemm")
+"""Their operands 2 and 5 are the zero points of activations and weights."""
 INSTALL = "pip install 'rlx-edge[oracles]'"
 TFLM_ARENA_PER_BYTE, TFLM_SMALLEST_ARENA = 20, 1 << 22
 LONGEST_REASON = 200
@@ -159,6 +162,28 @@ def _open_onnx(data: bytes, tensors: Sequence[str] | None) -> Session:
         return [np.asarray(values) for values in session.run(names, given)]
 
     return run
+
+
+def keeps_u8s8_exact() -> bool:
+    """Whether this CPU multiplies uint8 by int8 without saturating pairs of products: VNNI, or no x86 at all."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True  # Not Linux: nothing is known.
+    return "vnni" in flags or "flags" not in flags
+
+
+def may_saturate(data: bytes) -> bool:
+    """Whether an ONNX file has integer ops on uint8 with int8 weights and this CPU's kernels saturate their sums."""
+    import onnx
+
+    if keeps_u8s8_exact():
+        return False
+    graph = onnx.load_model_from_string(data).graph
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    mixed = [onnx.TensorProto.UINT8, onnx.TensorProto.INT8]
+    zero_points = [[types.get(node.input[i]) for i in (2, 5)] for node in graph.node if node.op_type in _SUMMING]
+    return mixed in zero_points
 
 
 def shortened(reason: str) -> str:

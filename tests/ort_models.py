@@ -26,15 +26,6 @@ TIE = 2e-3
 """How near to a tie, in codes, float32 sums of this size may push a result to the other side."""
 
 
-def keeps_u8s8_exact() -> bool:
-    """Whether this CPU multiplies uint8 by int8 without saturating pairs of products: VNNI, or no x86 at all."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
-    return "vnni" in flags or "flags" not in flags
-
-
 def digits_floats(part: str, count: int) -> Array:
     """Real-valued samples [count, 1, 1, 8, 8]."""
     data = load_data(DIGITS / f"digits_{part}.npz", load_onnx(DIGITS / "digits.onnx"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rlx_edge import files
-from rlx_edge.data import load_data, parse_samples
+from rlx_edge.data import FLOATS_TOO, load_data, parse_samples
 from rlx_edge.errors import DataError
 from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, TensorType
 from rlx_edge.ir.ops import Activation, ActivationFn, Reshape
@@ -109,6 +109,16 @@ def test_stored_preprocessing_leaves_floats_alone(save: Any) -> None:
     stored = float_graph(1, 4).with_metadata(preprocess="scale=2")
     np.testing.assert_array_equal(load_data(save(x=X), stored).inputs["image"], X)
     np.testing.assert_array_equal(load_data(save(x=X), stored, preprocess="scale=3").inputs["image"], X * 3)
+
+
+def test_floats_that_were_preprocessed_for_calibration_are_asked_about(save: Any) -> None:
+    data = load_data(save(x=X), float_graph(1, 4), preprocess="scale=2")
+    assert data.preprocessed_floats
+    stored = float_graph(1, 4).with_metadata(**{"preprocess": "scale=2", FLOATS_TOO: "1"})
+    (warning,) = load_data(save(x=X), stored).warnings
+    assert "taken as real values, but floats were preprocessed" in warning
+    assert load_data(save(x=X), stored, preprocess="scale=2").warnings == ()
+    assert not load_data(save(x=X.astype(np.uint8)), stored).preprocessed_floats
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.array([1.0, 2.0]), np.array("a")])

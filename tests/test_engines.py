@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,14 @@ def test_every_output_keeps_its_name_and_values(name: str) -> None:
     assert list(host) == list(reference) == outputs
     for output in outputs:
         np.testing.assert_array_equal(host[output], reference[output])
+
+
+def test_an_output_that_is_listed_twice_is_one() -> None:
+    _, graph, data = made("plain")
+    graph = replace(graph, outputs=graph.outputs * 2)
+    int8 = quantize(graph, calibrate(graph, data))
+    found = [predict(graph, data), *(predict(int8, int8_data(int8, data), engine) for engine in (HOST, REFERENCE))]
+    assert [outputs["y"].shape for outputs in found] == [(6, *IMAGE[1:])] * 3
 
 
 def test_outputs_that_nothing_computes_are_refused() -> None:

@@ -247,6 +247,8 @@ def test_facts_are_json_and_keep_their_keys(explanation: Explanation) -> None:
         lambda s: s.update(layers=7),
         lambda s: s.update(top1=[]),
         lambda s: s.update(samples="many"),
+        lambda s: s.update(samples=math.inf),
+        lambda s: s.update(output_sqnr_db=10**400),
     ],
 )
 def test_damaged_explanations_give_one_line(
@@ -279,6 +281,17 @@ def test_tables_show_it(explanation: Explanation) -> None:
     assert "exact" in explanation_text(replace(explanation, output_sqnr_db=math.inf))
     assert [percent(x) for x in (0, 1e-9, 0.00012, 0.5)] == ["0", "<0.0001 %", "0.012 %", "50 %"]
     assert [percent(x) for x in (0.994, 0.999, 1.0)] == ["99 %", "99.9 %", "100 %"]
+
+
+def test_text_of_a_foreign_file_is_no_markup(explanation: Explanation) -> None:
+    odd = "[/]\x1b[31m"
+    layers = tuple(replace(layer, name=odd, op=odd) for layer in explanation.layers)
+    tensors = tuple(replace(tensor, name=odd, method=odd) for tensor in explanation.tensors)
+    with out.capture() as captured:
+        out.print(layers_table(replace(explanation, layers=layers)))
+        out.print(tensors_table(replace(explanation, tensors=tensors)))
+    assert "[/]?[31m" in captured.get()
+    assert "\x1b[31m" not in captured.get()
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])

@@ -102,6 +102,23 @@ def test_images_of_more_than_8_bits_are_refused(values: np.ndarray, tmp_path: Pa
         load_data(tmp_path, model((1, 4, 4, 1)), preprocess=SCALE)
 
 
+def test_images_that_would_be_left_out_are_told(tmp_path: Path) -> None:
+    draw(tmp_path / "cat" / "0.png", (8, 8), 0)
+    (tmp_path / "dog" / "more").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"dog: holds no images .*; every folder here is taken for a class"):
+        load_data(tmp_path, model((1, 8, 8, 3)), preprocess="scale=1/255")
+    draw(tmp_path / "stray.png", (8, 8), 1)
+    with pytest.raises(DataError, match=r"stray.png: lies beside folders"):
+        load_data(tmp_path, model((1, 8, 8, 3)), preprocess="scale=1/255")
+
+
+def test_huge_images_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path / "0.png", (16, 8), 0)
+    monkeypatch.setattr("rlx_edge.images.MOST_PIXELS", 127)
+    with pytest.raises(DataError, match=r"0.png: is (16x8|8x16); at most 127 pixels are read"):
+        load_data(tmp_path, model((1, 8, 8, 3)), preprocess="scale=1/255,resize=8x8")
+
+
 def test_resize_is_not_for_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 4, 4, 3), np.uint8))
     with pytest.raises(DataError, match="resize is for folders of images"):

@@ -158,6 +158,16 @@ def test_unknown_data_types_are_refused_by_name() -> None:
             load_onnx(model.SerializeToString())
 
 
+@pytest.mark.parametrize("field", [b"a name", b"an input", b"an attribute"])
+def test_names_that_are_not_text_are_damage(field: bytes) -> None:
+    nodes = [helper.make_node("LeakyRelu", ["an input"], ["y"], name="a name"), helper.make_node("Relu", ["y"], ["z"])]
+    nodes[0].attribute.append(helper.make_attribute("an attribute", 0.5))
+    data = make_model(nodes, {"an input": (1, 2)}, ["z"]).SerializeToString()
+    with pytest.raises(ModelError, match=r"is not UTF-8 text") as caught:
+        load_onnx(data.replace(field, b"\xff" * len(field)))
+    assert "\n" not in str(caught.value)
+
+
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.onnx")
     for path in (tmp_path / "pipe.onnx", Path(os.devnull)):

@@ -337,8 +337,8 @@ def test_a_second_output_in_use_is_refused() -> None:
 
 def test_inputs_must_be_float_with_fixed_sizes() -> None:
     relu = helper.make_node("Relu", ["x"], ["y"])
-    with pytest.raises(UnsupportedError, match=r"no fixed size at axis 2 \(height\)"):
-        load_onnx(make_model([relu], {"x": ("n", 3, "height", 4)}, ["y"]).SerializeToString())
+    with pytest.raises(UnsupportedError, match=r"at axis 2 \(height\), axis 3 \(w\).* --dim height=SIZE --dim w=SIZE"):
+        load_onnx(make_model([relu], {"x": ("n", 3, "height", "w")}, ["y"]).SerializeToString())
     model = make_model([relu], {"x": (1, 3)}, ["y"])
     model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     with pytest.raises(UnsupportedError, match="DOUBLE"):

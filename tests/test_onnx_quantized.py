@@ -18,7 +18,6 @@ from ort_models import (
     dequantized,
     digits_floats,
     distance_to_tie,
-    keeps_u8s8_exact,
     nodes_that_differ,
     quantize_static,
     quantized_digits,
@@ -36,6 +35,7 @@ from rlx_edge.passes.freeze import freeze
 from rlx_edge.quant.calibrate import Calibration, calibrate
 from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run
+from rlx_edge.runtimes import keeps_u8s8_exact
 
 pytest.importorskip("onnxruntime")
 
@@ -287,6 +287,13 @@ REFUSED: dict[str, tuple[onnx.ModelProto, str]] = {
     "float middle": (
         small(dense([op("Relu", "p", "r"), op("Exp", "r", "e"), q("e", "eq"), dq("eq", "y")])),
         "'r' is computed in float",
+    ),
+    "no int8 form": (
+        small(
+            [*dense([])[:3], helper.make_node("Gemm", ["xr", "wr", "f"], ["p"], alpha=0.5), *END],
+            f=np.ones(5, np.float32),
+        ),
+        "Binary 'p.scaled' is computed in float: it has no int8 form",
     ),
     "float head": (small([op("Exp", "x", "e"), q("e", "xq"), dq("xq", "y")]), "the input is read in float by 'e'"),
     "float weights": (

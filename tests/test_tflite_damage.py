@@ -84,6 +84,7 @@ def test_tensors_that_do_not_fit_are_damage(tensors: list[TensorSpec], words: st
         ([], [0], [3], "nothing computes"),
         ([replace(conv_op(), outputs=[])], [0], [0], "has no output"),
         ([conv_op(StrideH=0)], [0], [3], "stride [0, 2]"),
+        ([conv_op(DilationHFactor=2**30)], [0], [3], "more than 67108864 elements with its padding"),
     ],
 )
 def test_operators_that_do_not_fit_get_one_message(

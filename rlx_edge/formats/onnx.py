@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnx.checker
 import onnx.numpy_helper
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.formats import onnx_functions
@@ -58,7 +58,25 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
         raise ModelError(f"{label}: not an ONNX file, or a truncated one ({len(data)} bytes)") from error
     if not model.ir_version or not model.opset_import or not model.HasField("graph"):
         raise ModelError(f"{label}: not an ONNX model, or a truncated one: it holds no graph")
+    field = _undecodable(model)
+    if field:
+        raise ModelError(f"{label}: is damaged: a {field} in it is not UTF-8 text")
     return model
+
+
+def _undecodable(message: Message) -> str | None:
+    """The field of a text that is not UTF-8, which protobuf hands out as bytes; None where there is none."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            texts = [value] if isinstance(value, str | bytes) else value
+            if any(isinstance(text, bytes) for text in texts):
+                return str(field.name)
+        elif field.type == field.TYPE_MESSAGE:
+            for inner in [value] if isinstance(value, Message) else value:
+                found = _undecodable(inner)
+                if found:
+                    return found
+    return None
 
 
 def _check(model: onnx.ModelProto, label: str) -> int:
@@ -185,19 +203,18 @@ class _Importer:
         self.tensors.bind(value.name, node_id)
 
     def _open_axis(self, value: onnx.ValueInfoProto) -> str:
-        """What is wrong with an input of which an axis has no size, or none above 0."""
+        """What is wrong with an input of which axes have no size, or none above 0."""
         dims = value.type.tensor_type.shape.dim
-        axis = next(
+        open = [
             i for i, d in enumerate(dims) if (d.dim_value or self.dims.get(d.dim_param, 0)) < 1 and (i or _is_empty(d))
-        )
-        if _is_empty(dims[axis]) or dims[axis].dim_param in self.dims:
-            return f"input {value.name!r} has no elements along axis {axis}"
-        symbol = dims[axis].dim_param
-        bind = f", or bind it: load_onnx(..., dims={{{symbol!r}: size}})" if symbol else ""
-        return (
-            f"input {value.name!r} has no fixed size at axis {axis} ({symbol or '?'}); export the model with fixed "
-            f"sizes{bind}"
-        )
+        ]
+        for axis in open:
+            if _is_empty(dims[axis]) or dims[axis].dim_param in self.dims:
+                return f"input {value.name!r} has no elements along axis {axis}"
+        axes = ", ".join(f"axis {axis} ({dims[axis].dim_param or '?'})" for axis in open)
+        symbols = dict.fromkeys(dims[axis].dim_param for axis in open if dims[axis].dim_param)
+        bind = f", or say {' '.join(f'--dim {symbol}=SIZE' for symbol in symbols)} (in Python: dims)" if symbols else ""
+        return f"input {value.name!r} has no fixed size at {axes}; export the model with fixed sizes{bind}"
 
     def _add_node(self, position: int, proto: onnx.NodeProto) -> None:
         if any(name and name not in self.tensors for name in proto.input):

@@ -254,7 +254,9 @@ class _Lowering:
         held = self._view(old_id)
         if held is None:
             node = self.old.nodes[old_id]
-            if not node.sources:  # No tensor of the file: a step on the way to one.
+            while not node.sources and isinstance(node.op, Reshape):  # On the way from the file's tensor.
+                node = self.old.nodes[node.inputs[0]]
+            if not node.sources and self.old.constant(node) is None:  # On the way to the file's tensor.
                 raise RefusedError(f"{node.op.kind_name} {node.name!r} is computed in float: it has no int8 form here")
             what = "is a float constant" if self.old.constant(node) is not None else "is computed in float"
             raise RefusedError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rlx_edge.errors import EdgeError
+from rlx_edge.errors import EdgeError, ModelError
 from rlx_edge.formats.rlx import save_rlx
-from rlx_edge.ir import Graph
+from rlx_edge.ir import DType, Graph
 
 
 def _save_tflite(graph: Graph, path: Path) -> None:
@@ -37,6 +37,8 @@ def save(graph: Graph, path: Path | str) -> None:
     cannot be written.
     """
     check_ending(Path(path))
+    if Path(path).suffix != ".rlx" and not any(node.type.dtype is DType.I8 for node in graph.nodes):
+        raise ModelError(f"{path}: {graph.name!r} is a float model; int8 models are exported: quantize it first")
     SAVERS[Path(path).suffix](graph, Path(path))
 
 

@@ -12,7 +12,8 @@ from rlx_edge.formats.tflite_file import FileModel, FileOperator, FileTensor, Op
 from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Requant, Shape, TensorType
 from rlx_edge.ir.ops import Op
 
-MAX_ELEMENTS = 2**31 - 1
+MAX_ELEMENTS = 1 << 26
+"""Elements that one tensor may have, and an image with its padding: a small file can ask for any size."""
 
 FOLD_LIMIT = 1 << 24
 """Elements that constant operators of a model may make together: far more than a microcontroller's weights."""
@@ -85,7 +86,7 @@ class Importer:
         return TensorType(tensor.shape, DTYPES[tensor.type_name], self.quant_of(tensor))
 
     def check_shape(self, tensor: FileTensor) -> None:
-        """Raises ModelError for a shape without elements, or with more than any memory holds."""
+        """Raises ModelError for a shape without elements, or with more than MAX_ELEMENTS."""
         if any(d < 1 for d in tensor.shape) or math.prod(tensor.shape) > MAX_ELEMENTS:
             raise self.damaged(tensor, f"has the shape {list(tensor.shape)}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tflite
 
 from rlx_edge.errors import ModelError, UnsupportedError
-from rlx_edge.formats.tflite_context import OpContext
+from rlx_edge.formats.tflite_context import MAX_ELEMENTS, OpContext
 from rlx_edge.ir import Array, Shape
 
 Pair = tuple[int, int]
@@ -51,6 +51,8 @@ def _window(ctx: OpContext, image: Shape, kernel: Pair, dilation: Pair) -> Windo
         raise UnsupportedError(f"the padding {padding}")
     reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     (top, bottom), (left, right) = (same_padding(image[1 + i], reaches[i], stride[i]) for i in (0, 1))
+    if image[0] * (image[1] + top + bottom) * (image[2] + left + right) * image[3] > MAX_ELEMENTS:
+        raise UnsupportedError(f"an image that has more than {MAX_ELEMENTS} elements with its padding")
     return Window(kernel, stride, dilation, (top, left, bottom, right))
 
 

@@ -71,7 +71,7 @@ def read_explanation(graph: Graph) -> Explanation | None:
         if stored["schema"] != SCHEMA:
             return None
         return _explanation(stored)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(f"{graph.name!r}: the metadata {KEY!r} is damaged ({type(error).__name__})") from error
 
 

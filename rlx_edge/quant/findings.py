@@ -117,9 +117,10 @@ def _faint(anchor: Node, seen: Seen, scale: float, known: Array) -> Iterator[str
     faint: Array = (reach > 0) & (reach < scale / 2)
     if not faint.all() and (faint & ~known).any():
         which = np.flatnonzero(faint & ~known)
+        most = reach[which].max()
         yield (
-            f"{_named(anchor)}: {_channels(which, len(faint))} become 0 throughout: they reach {reach[which].max():.3g} "
-            f"at most, too little for their tensor's scale of {scale:.3g}; equalization may help"
+            f"{_named(anchor)}: {_channels(which, len(faint))} become 0 throughout: they reach {most:.3g} at most, too "
+            f"little for their tensor's scale of {scale:.3g}; equalization may help"
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rlx_edge.data import Data
-from rlx_edge.errors import EdgeError, UnsupportedError
+from rlx_edge.errors import EdgeError, ModelError, UnsupportedError
 from rlx_edge.ir import DType, Graph, Node, Requant
 from rlx_edge.ir.ops import Binary, BinaryOp, Concat, Input, Leaf, MatMul, Pad, PadMode, Reduce, ReduceOp
 from rlx_edge.passes.fuse import fused_away
@@ -98,7 +98,9 @@ def _stage(name: str, progress: Progress | None) -> Callable[[int, int], None] |
 
 
 def refuse_unsupported(prepared: Graph) -> None:
-    """Raise UnsupportedError listing every node of a prepared graph that has no int8 form."""
+    """Raise ModelError for an int8 graph, and UnsupportedError listing every node that has no int8 form."""
+    if any(node.type.dtype is DType.I8 for node in prepared.nodes):
+        raise ModelError(f"{prepared.name!r} is quantized already: it goes into generate, build and deploy as it is")
     problems = [f"{node}: {problem}" for node in prepared.nodes for problem in _problems(prepared, node)]
     if problems:
         raise UnsupportedError(f"{prepared.name!r} cannot be quantized to int8:", problems)

@@ -31,7 +31,8 @@ def parted_text(check: Check) -> str | None:
     where = f"{check.parted.name!r}"
     if check.parted.node != check.parted.name:
         where += f" (here {check.parted.node!r})"
-    return f"{check.runtime}: the first tensor where the two part is {where}: {check.parted}"
+    text = f"{check.runtime}: the first tensor where the two part is {where}: {check.parted}"
+    return f"{text}; {check.caution}" if check.caution else text
 
 
 def check_facts(check: Check) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def check_facts(check: Check) -> dict[str, Any]:
         "samples": check.samples,
         "same": check.same and check.refused is None,
         "refused": check.refused,
+        "caution": check.caution,
         "outputs": [_tensor(output) for output in check.outputs],
         "first_parted": None if check.parted is None else _tensor(check.parted),
     }

@@ -17,8 +17,8 @@ from rlx_edge.quant.quantize import Progress as StageProgress
 
 WIDTH_IN_FILES = 110
 
-out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 def print_json(schema: str, facts: dict[str, Any]) -> None:

@@ -11,6 +11,12 @@ from rlx_edge.coverage import percent
 from rlx_edge.quant.explain import Explanation, Sensitivity
 from rlx_edge.report.tables import counted, short, table
 
+FLOAT_LIMIT_DB = 150
+"""Beyond it, only float32's own rounding is left."""
+
+NARROWEST_NAME = 12
+"""Of the table with the most columns, which fits 80 characters."""
+
 SHOWN = 10
 """Layers that the sensitivity table lists."""
 
@@ -29,42 +35,42 @@ def tensors_table(explanation: Explanation) -> Table:
     rows = [
         (
             short(t.name),
-            f"{t.low:.4g} to {t.high:.4g}",
-            t.method,
-            f"{t.scale:.6g}",
+            f"{t.low:.3g}..{t.high:.3g}",
+            short(t.method),
+            f"{t.scale:.4g}",
             t.zero_point,
             percent(t.clipped),
             decibels(t.sqnr_db),
         )
         for t in explanation.tensors
     ]
-    columns = ("tensor", "range", "method", "scale", "zero point", "clipped", "SQNR dB")
-    return table("int8 beside float, per tensor", columns, rows)
+    columns = ("tensor", "range", "method", "scale", "zero", "clipped", "dB")
+    return table("int8 beside float, per tensor: SQNR in dB", columns, rows, narrowest=NARROWEST_NAME)
 
 
 def layers_table(explanation: Explanation) -> Table:
     """Per layer: SQNR with the errors of all layers before it, and alone on float inputs."""
-    rows = [(short(x.name), x.op, decibels(x.sqnr_db), decibels(x.isolated_db)) for x in explanation.layers]
+    rows = [(short(x.name), short(x.op), decibels(x.sqnr_db), decibels(x.isolated_db)) for x in explanation.layers]
     return table("per layer", ("layer", "op", "SQNR dB, accumulated", "alone"), rows)
 
 
 def sensitivity_table(explanation: Explanation) -> Table:
     """What the output gains if one layer alone stays float, the greatest gain first."""
     found = explanation.sensitivity[:SHOWN]
-    columns: list[str] = ["layer", "output SQNR dB"]
+    columns: list[str] = ["layer", "output SQNR, dB"]
     with_agreement = any(s.gain_agreement is not None for s in found)
     with_top1 = any(s.gain_top1 is not None for s in found)
-    columns += ["agreement"] * with_agreement + ["top-1"] * with_top1
+    columns += ["agreement, points"] * with_agreement + ["top-1, points"] * with_top1
     rows = [(short(s.name), f"{s.gain_db:+.2f}", *_shares(s, with_agreement, with_top1)) for s in found]
     where = f"on {counted(explanation.sensitivity_samples, 'sample')}"
     rest = len(explanation.sensitivity) - len(found)
-    more = f"; {counted(rest, 'layer')} with less" if rest else ""
+    more = f"; the {counted(rest, 'layer')} that gain least are left out" if rest else ""
     return table(f"gain if this layer alone stays float, {where}{more}", columns, rows)
 
 
 def _shares(found: Sensitivity, with_agreement: bool, with_top1: bool) -> list[str]:
     gains = [found.gain_agreement] * with_agreement + [found.gain_top1] * with_top1
-    return ["" if gain is None else f"{100 * gain:+.1f} points" for gain in gains]
+    return ["" if gain is None else f"{100 * gain:+.1f}" for gain in gains]
 
 
 def explanation_text(explanation: Explanation) -> str:
@@ -77,4 +83,4 @@ def explanation_text(explanation: Explanation) -> str:
 
 def decibels(value: float) -> str:
     """A figure in dB; `exact` where there is no error at all."""
-    return "exact" if value == math.inf else f"{value:.1f}"
+    return "exact" if value == math.inf else f"{value:.1f}" if value < FLOAT_LIMIT_DB else f">{FLOAT_LIMIT_DB}"

@@ -19,6 +19,7 @@ from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
 
 NAME_WIDTH = 36
+NARROWEST_NAME = 20
 
 
 def short(name: str) -> str:
@@ -32,19 +33,26 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], total: Sequence[object] = ()) -> Table:
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    total: Sequence[object] = (),
+    narrowest: int = NARROWEST_NAME,
+) -> Table:
     """A table whose first column is text and whose other columns are figures, to the right.
 
-    In a narrow terminal the first column keeps its width, and the others are broken at spaces.
+    In a narrow terminal the first column is broken beyond its first `narrowest` characters, others at spaces; figures
+    never.
     """
     made = Table(title=title, title_justify="left", show_footer=bool(total), header_style="bold")
     cells = [tuple(map(_cell, row)) for row in rows]
     last = tuple(map(_cell, total)) or ("",) * len(columns)
     for index, column in enumerate(columns):
         texts = [column, last[index], *(row[index] for row in cells)]
+        width = max(Text.from_markup(text, emoji=False).cell_len for text in texts)
         if index == 0:
-            width = max(Text.from_markup(text).cell_len for text in texts)
-            made.add_column(column, last[index], no_wrap=True, min_width=width)
+            made.add_column(column, last[index], min_width=min(width, narrowest), overflow="fold")
         else:
             solid = not any(" " in text for text in texts[1:])
             made.add_column(column, last[index], justify="right", overflow="fold", no_wrap=solid)
