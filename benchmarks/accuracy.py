@@ -63,10 +63,10 @@ percent / agreement with float's top-1 in percent / SQNR of the logits in dB, th
 quantization took. SQNR = 10 log10(sum of squares of float's logits / sum of squared differences) over all test logits,
 before softmax. The int8 models ran as generated C on the host, whose bits are those of the reference and of the device.
 
-One standard deviation of top-1 is about 1.4 points on kws, 2.1 on ic, 0.2 to 0.4 on the others, and one sample of ic is
-0.4 points of agreement: read SQNR first. `balanced` and `best` were chosen with this table in view, and with the
-even-index samples after the first 128, where they rank alike; no sample here was kept unseen. The other tools' rows were measured by the project on the same models and
-samples (`benchmarks/baseline-accuracy.toml`).
+One standard deviation of top-1 is about 1.4 points on kws, 2.1 on ic, 0.2 to 0.4 on the others, and one sample of ic
+is 0.4 points of agreement: read SQNR first. `balanced` and `best` were chosen with this table in view, and with the
+even-index samples after the first 128, where they rank alike; no sample here was kept unseen. The other tools' rows
+were measured by the project on the same models and samples (`benchmarks/baseline-accuracy.toml`).
 """
 
 

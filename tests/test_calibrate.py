@@ -102,8 +102,8 @@ def test_weights_too_small_for_any_scale_are_named() -> None:
     (warning,) = calibrate(dense(weights, bias), data).warnings
     assert "'a': the weights of 2 of 3 output channels (1, 2) become 0" in warning
     weights[:, :] = random_array((4, 3)) * np.float32(1e-4)
-    (warning,) = calibrate(dense(weights, np.array([0, 1e9, 0], np.float32)), data).warnings
-    assert "the weights of 1 of 3 output channels" in warning
+    beside_bias = calibrate(dense(weights, np.array([0, 1e9, 0], np.float32)), data).warnings
+    assert any("the weights of 1 of 3 output channels" in warning for warning in beside_bias)
     lost = calibrate(dense(weights * np.float32(1e-26), bias * 0), data).warnings
     assert len(lost) == 2
     assert "'y' reaches" in lost[0]

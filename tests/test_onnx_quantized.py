@@ -207,7 +207,7 @@ def test_a_quantized_model_is_not_quantized_again() -> None:
     data = load_data(DIGITS / "digits_calibration.npz", graph)
     with pytest.raises(ModelError, match="quantized already"):
         calibrate(graph, data)
-    with pytest.raises(UnsupportedError, match="quantized already"):
+    with pytest.raises(ModelError, match="quantized already"):
         quantize(graph, Calibration({}, 0))
 
 
