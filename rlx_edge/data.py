@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
-from rlx_edge.coverage import coverage
+from rlx_edge.coverage import Coverage, coverage
 from rlx_edge.errors import DataError
 from rlx_edge.files import read_npz
 from rlx_edge.images import read_images
@@ -23,6 +24,7 @@ from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape
 from rlx_edge.ir.batch import sample_shape
 from rlx_edge.preprocess import Preprocess, in_float32
 from rlx_edge.reference.fixedpoint import Rounding, input_rounding, quantize_f32
+from rlx_edge.stored import blocks, converted, in_memory
 
 LABELS = "y"
 
@@ -49,7 +51,7 @@ class Data:
 
     def batch(self, start: int, stop: int) -> dict[str, Array]:
         """The inputs of samples start to stop, without stop."""
-        return {name: values[start:stop] for name, values in self.inputs.items()}
+        return {name: in_memory(values[start:stop]) for name, values in self.inputs.items()}
 
     def batches(self, size: int) -> Iterator[dict[str, Array]]:
         """The inputs of `size` samples at a time; the last may have fewer."""
@@ -152,18 +154,19 @@ class _Reader:
                 raise DataError(
                     f"{self.path}: {key!r} holds {values.dtype}, the input's own values: preprocessing does not apply"
                 )
-            return np.ascontiguousarray(values)
+            return _contiguous(values)
         real = self._finite(key, self._real(key, values, node))
         if node.type.dtype == DType.F32:
-            return np.ascontiguousarray(real)
+            return _contiguous(real)
         if node.type.quant is None:
             raise DataError(f"{self.path}: {key!r} holds {values.dtype}, but the input {node.name!r} is {node.type}")
         if node.type.dtype is DType.I8 and node.type.quant.axis is None:
             self._note_coverage(key, node, real, node.type.quant)
-        return quantize_f32(real, node.type.quant, node.type.dtype, self.rounding)
+        quant, dtype = node.type.quant, node.type.dtype
+        return converted(real, dtype.numpy, lambda block: quantize_f32(block, quant, dtype, self.rounding))
 
     def _note_coverage(self, key: str, node: Node, real: Array, quant: QuantParams) -> None:
-        found = coverage(real, quant)
+        found = reduce(Coverage.joined, (coverage(block, quant) for _, block in blocks(real)))
         if found.hardly:
             self.warnings.append(
                 f"{self.path}: {key!r} goes beyond what the input {node.name!r} was calibrated for: {found.text()}; "
@@ -212,7 +215,7 @@ class _Reader:
                     f"the model was calibrated: where these are like those, add --preprocess {self.stored}"
                 )
             with np.errstate(over="ignore"):
-                return values.astype(np.float32, copy=False)
+                return values if values.dtype == np.float32 else converted(values, np.float32)
         if scale is not None:
             return self._scaled(key, values, scale, zero)
         if self.stored is not None:
@@ -242,15 +245,23 @@ class _Reader:
             raise DataError(f"{self.path}: {key!r}: {error}") from error
 
     def _finite(self, key: str, values: Array) -> Array:
-        bad = ~np.isfinite(values)
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            what = "NaN" if np.isnan(values[where]) else "infinity"
+        count, first = 0, None
+        for start, block in blocks(values):
+            bad = ~np.isfinite(block)
+            if first is None and bad.any():
+                sample, *rest = (int(i) for i in np.argwhere(bad)[0])
+                first = sample + start, rest, "NaN" if np.isnan(block[(sample, *rest)]) else "infinity"
+            count += int(bad.sum())
+        if first is not None:
             raise DataError(
-                f"{self.path}: {key!r} holds {what}; NaN and infinity in all: {int(bad.sum())}, the first in picked "
-                f"sample {where[0]} at {list(where[1:])}"
+                f"{self.path}: {key!r} holds {first[2]}; NaN and infinity in all: {count}, the first in picked "
+                f"sample {first[0]} at {first[1]}"
             )
         return values
+
+
+def _contiguous(values: Array) -> Array:
+    return values if values.flags.c_contiguous else converted(values, values.dtype)
 
 
 def _covered(node: Node) -> str:

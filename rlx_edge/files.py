@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.ir import Array
+from rlx_edge.stored import BLOCK_BYTES, LARGE, new_array, release
 
 MAX_NPZ_BYTES = 2 << 30
 """All arrays of a file together: room for any calibration set of a microcontroller's model."""
@@ -100,10 +101,26 @@ def _read_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
             problem = _header_problem(stream, member.file_size)
         if problem is None:
             with archive.open(member) as stream:
-                return np.asarray(npy.read_array(stream, allow_pickle=False))
+                return _read_array(stream, member.file_size)
     except Exception as error:  # Decompressors and numpy's parser of headers raise nearly everything there is.
         raise DataError(f"{path}: {name!r} cannot be read: the file is damaged, encrypted or too large") from error
     raise DataError(f"{path}: {name!r} {problem}")
+
+
+def _read_array(stream: IO[bytes], size: int) -> Array:
+    """An .npy member, the header of which is right; a large one without ever having it in memory as a whole."""
+    if size < LARGE:
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
+    version = npy.read_magic(stream)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, by_columns, dtype = read(stream)
+    made = new_array(shape[::-1] if by_columns else shape, dtype)
+    target = made.reshape(-1).view(np.uint8).data
+    for start in range(0, len(target), BLOCK_BYTES):
+        piece = stream.read(min(BLOCK_BYTES, len(target) - start))
+        target[start : start + len(piece)] = piece
+        release(made)
+    return made.transpose() if by_columns else made
 
 
 def _header_problem(stream: IO[bytes], size: int) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx_edge.errors import DataError
 from rlx_edge.ir import Array
+from rlx_edge.stored import new_array, release
 
 EXAMPLE = "scale=1/255,mean=0.5,std=0.25"
 RESIZE = "resize"
@@ -70,11 +71,13 @@ class Preprocess:
 def in_float32(x: Array, function: Callable[[Array], Array]) -> Array:
     """A function of each number, worked out in float64 and rounded once; a few samples [n, ...] at a time."""
     rows = np.atleast_1d(x)
-    made = np.empty(rows.shape, np.float32)
+    made = new_array(rows.shape, np.float32)
     step = max(1, BLOCK // max(1, math.prod(rows.shape[1:])))
     with np.errstate(over="ignore"):
         for start in range(0, len(rows), step):
             made[start : start + step] = function(rows[start : start + step].astype(np.float64))
+            release(rows)
+            release(made)
     return made.reshape(x.shape)
 
 

@@ -12,6 +12,7 @@ from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.batch import sample_shape
 from rlx_edge.ir.ops import Conv, MatMul, Pad, Reshape, Transpose
 from rlx_edge.passes.rebuild import is_anchor
+from rlx_edge.stored import blocks
 
 FEW_DIFFERENT = 0.5
 """Below this share of samples that differ from each other, a person should know."""
@@ -66,7 +67,7 @@ def _checked(node: Node, data: Data) -> Array:
             f"the input {node.name!r} takes samples of shape {list(wanted)}, {len(data)} of them as the first input "
             f"has; given was {list(values.shape)}"
         )
-    low, high = float(values.min()), float(values.max())
+    low, high = _extremes(values)
     if not np.isfinite([low, high]).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         bad = int(values.size - np.isfinite(values).sum())
@@ -83,8 +84,8 @@ def _checked(node: Node, data: Data) -> Array:
 
 def _looks_raw(graph: Graph, node: Node, values: Array) -> Iterator[str]:
     """Whole numbers from 0 to 255 where the first layer seems to be made for 0..1."""
-    low, high = float(values.min()), float(values.max())
-    if not (low >= 0 and RAW_MIN <= high <= RAW_MAX) or not np.array_equal(values, np.rint(values)):
+    low, high = _extremes(values)
+    if not (low >= 0 and RAW_MIN <= high <= RAW_MAX) or not _whole(values):
         return
     first = _first_layer(graph, node)
     if first is None:
@@ -99,6 +100,16 @@ def _looks_raw(graph: Graph, node: Node, values: Array) -> Iterator[str]:
             f"would take its first layer, {first}, to about {reach:.0f}: if the model was trained on 0..1, use "
             "--preprocess scale=1/255"
         )
+
+
+def _extremes(values: Array) -> tuple[float, float]:
+    """The smallest and the largest value; NaN where there is one."""
+    found = [(float(block.min()), float(block.max())) for _, block in blocks(values)]
+    return float(np.min([low for low, _ in found])), float(np.max([high for _, high in found]))
+
+
+def _whole(values: Array) -> bool:
+    return all(np.array_equal(block, np.rint(block)) for _, block in blocks(values))
 
 
 def _first_layer(graph: Graph, node: Node) -> Node | None:
@@ -117,7 +128,8 @@ def _repeated(graph: Graph, data: Data) -> Iterator[str]:
     """Samples that are the same as others, in all inputs."""
     count = len(data)
     arrays = [data.inputs[node.name] for node in graph.inputs]
-    seen = {tuple(hash(values[i].tobytes()) for values in arrays) for i in range(count)}
+    hashes = [[hash(x.tobytes()) for _, block in blocks(values) for x in block] for values in arrays]
+    seen = set(zip(*hashes, strict=True))
     if count > 1 and len(seen) == 1:
         yield f"all {count} samples are the same; calibrate on varied data"
     elif len(seen) < FEW_DIFFERENT * count:
