@@ -102,6 +102,8 @@ def _read_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
         if problem is None:
             with archive.open(member) as stream:
                 return _read_array(stream, member.file_size)
+    except DataError:  # There is no room for it.
+        raise
     except Exception as error:  # Decompressors and numpy's parser of headers raise nearly everything there is.
         raise DataError(f"{path}: {name!r} cannot be read: the file is damaged, encrypted or too large") from error
     raise DataError(f"{path}: {name!r} {problem}")

@@ -6,14 +6,18 @@ lets go of it again. So the samples of a data file take disk, not memory, howeve
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from rlx_edge.errors import DataError
 from rlx_edge.ir import Array
 
 LARGE = 1 << 26
@@ -22,13 +26,24 @@ BLOCK_BYTES = 1 << 24
 
 
 def new_array(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """An array that is to be filled. Raises OSError where there is no room for it on the disk."""
+    """An array that is to be filled. Raises DataError where there is no room for it on the disk."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < LARGE:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(prefix="rlx-edge-") as file:
-        file.truncate(size)
-        return np.memmap(file, dtype, "r+", shape=shape)
+    folder = tempfile.gettempdir()
+    try:
+        if shutil.disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with tempfile.TemporaryFile(prefix="rlx-edge-", dir=folder) as file:
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):  # Without it, a disk that fills up later would end the process.
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as error:
+        raise DataError(
+            f"the data need {size:,} bytes in the temporary folder {folder}: {error.strerror}; "
+            "name one with room in TMPDIR, or take fewer samples"
+        ) from error
 
 
 def release(values: Array) -> None:

@@ -14,6 +14,7 @@ from onnx_models import make_model
 
 from rlx_edge import stored
 from rlx_edge.data import load_data
+from rlx_edge.errors import DataError
 from rlx_edge.files import read_npz
 from rlx_edge.formats.load import load
 from rlx_edge.resources import digits_dir
@@ -59,6 +60,12 @@ def test_data_are_those_from_memory(
     batch = from_files.batch(3, 20)["x"]
     assert not isinstance(batch, np.memmap)
     np.testing.assert_array_equal(batch, from_memory.inputs["x"][3:20])
+
+
+def test_a_disk_without_room_is_named() -> None:
+    """Eight TiB: as a file with holes it would be made, and end the process once the holes are filled."""
+    with pytest.raises(DataError, match=r"8,796,093,022,208 bytes in the temporary folder .*TMPDIR"):
+        stored.new_array((1 << 43,), np.uint8)
 
 
 PEAK = """
