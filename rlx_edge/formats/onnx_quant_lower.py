@@ -17,6 +17,7 @@ from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats import onnx_quant_emit as emit
 from rlx_edge.formats.onnx_node import RefusedError
 from rlx_edge.formats.onnx_quant_emit import RULE, Bias, Result, Weights
+from rlx_edge.formats.onnx_quant_weights import dequantize_weights, is_int8
 from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Node, QuantParams, TensorType
 from rlx_edge.ir.ops import (
     Activation,
@@ -55,32 +56,12 @@ def lower_quantized(graph: Graph, biases: Biases, label: str) -> Graph:
     """
     if not any(isinstance(node.op, Quantize | Dequantize) for node in graph.nodes):
         return graph
-    if not any(_is_int8(node) and not isinstance(node.op, Param) for node in graph.nodes):
-        return _with_float_constants(graph)
+    if not any(is_int8(node) and not isinstance(node.op, Param) for node in graph.nodes):
+        return dequantize_weights(graph)
     try:
         return _Lowering(graph, biases, label).graph()
     except RecursionError:
         raise UnsupportedError(f"{label}: too many ops in a row without a QuantizeLinear between them") from None
-
-
-def _is_int8(node: Node) -> bool:
-    return node.type.dtype is DType.I8 and node.type.quant is not None
-
-
-def _with_float_constants(graph: Graph) -> Graph:
-    """Weights that are stored as integers in a float model, as the real values that they stand for."""
-    builder, ids = GraphBuilder(graph.name), dict[int, int]()
-    builder.metadata.update(graph.metadata)
-    for node in graph.nodes:
-        if isinstance(node.op, Dequantize):
-            values = graph.constant(graph.nodes[node.inputs[0]])
-            assert values is not None  # no tensor that is computed is int8
-            scales, zeros = QuantParams(node.op.scales, node.op.zero_points, node.op.axis).broadcast(values.ndim)
-            real = ((values.astype(np.int64) - zeros) * scales).astype(np.float32)
-            ids[node.id] = builder.param(node.name, real, sources=node.sources)
-        elif not _is_int8(node):
-            ids[node.id] = builder.copy(node, [ids[i] for i in node.inputs], graph)
-    return builder.build([ids[i] for i in graph.outputs])
 
 
 class _Lowering:
@@ -135,7 +116,7 @@ class _Lowering:
             if key not in self.done:
                 self.done[key] = self._quantized(node)
             self.int8[node.id] = self.done[key]
-        elif _is_int8(node) and not isinstance(node.op, Param):
+        elif is_int8(node) and not isinstance(node.op, Param):
             name, sources = self.output_names.get(node.id, (node.name, node.sources))
             operands = [self._operand(i) for i in node.inputs]
             self.int8[node.id] = self.new.add(_ruled(node.op), operands, name, node.type.quant, sources)
