@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rlx_edge.cgen.kernels import ALL
 from rlx_edge.cgen.plan import Call, Constant, View
 from rlx_edge.cgen.rows import rows_of
+from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.ir import Array, Graph
 from rlx_edge.resources import firmware_dir
 
@@ -36,7 +36,21 @@ def write_bundle(folder: Path) -> Path:
     shutil.copytree(firmware_dir() / "kernels", folder / "rlx")
     (folder / "rlx" / "rlx_bundle.h").write_text("#define RLX_BUNDLE_KERNELS 0u\n")
     shutil.copytree(HERE / "firmware" / "cases", folder / "cases", ignore=shutil.ignore_patterns("main.c"))
+    (folder / "cases" / "cases_kernels.h").write_text(kernel_switch())
     return folder
+
+
+def kernel_switch() -> str:
+    """The C function that calls a kernel by its number in ALL_KERNELS."""
+    lines = [
+        "static void call(uint32_t kernel, const void *p, const rlx_view_t *v, void *scratch, int32_t y0, int32_t y1)"
+    ]
+    lines += ["{", "    switch (kernel) {"]
+    for number, kernel in enumerate(ALL_KERNELS):
+        views = ", ".join(f"v[{i}]" for i in range(kernel.inputs + 1))
+        scratch = ", scratch" if kernel.scratch else ""
+        lines.append(f"    case {number}: {kernel.name}((const {kernel.struct} *)p, {views}{scratch}, y0, y1); break;")
+    return "\n".join([*lines, "    default: (void)scratch; break;", "    }", "}", ""])
 
 
 class HostCases:
@@ -82,6 +96,7 @@ def encode(
     pointers = [add(_bytes(call.constants[name].values)) for name in call.kernel.pointers]
     views: list[tuple[int, int, int, int]] = []
     initial = NONE
+    scratch = add(bytes(call.scratch)) if call.kernel.scratch else NONE
     for index, view in enumerate(call.inputs):
         data = _base_bytes(graph, view, values)
         if index == 0 and in_place:
@@ -96,8 +111,8 @@ def encode(
     before = regions[initial] if in_place else bytes([FILL]) * len(result)
     expected = _expected(call, result, before, y0, y1)
     fields = [call.params[name] for name in call.kernel.fields]
-    head = [MAGIC, ALL.index(call.kernel), len(pointers), len(fields), len(views), len(regions)]
-    head += [y0, y1, len(result), FILL, initial]
+    head = [MAGIC, ALL_KERNELS.index(call.kernel), len(pointers), len(fields), len(views), len(regions)]
+    head += [y0, y1, len(result), FILL, initial, scratch]
     return Case(_pack(head, regions, pointers, fields, views), expected)
 
 

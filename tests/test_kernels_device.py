@@ -9,11 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, encode, write_bundle
+from fast_graphs import STRATEGIES
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
+from test_variants import taken
 
 from rlx_edge.cgen.lower import lower
+from rlx_edge.cgen.target import get_target
+from rlx_edge.cgen.variants.table import VARIANTS
+from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
 from rlx_edge.device.emulator import Emulator
@@ -28,17 +33,25 @@ CORES = {
     "M33": "mps2-an505",
     "M55": "mps3-an547",
 }
-EXAMPLES = 100 if os.environ.get("RLX_EDGE_TESTS") == "long" else 3
-INPUT_BYTES, OUTPUT_BYTES = 4096, 1024
+LONG = os.environ.get("RLX_EDGE_TESTS") == "long"
+EXAMPLES = 100 if LONG else 3
+VARIANT_EXAMPLES = 2000 if LONG else 30
+SMALL = (4096, 1024)
+LARGE = (24576, 4096)
+"""Bytes of a case and of its result: all that a microbit has room for, and what the other boards take."""
 
 
 class DeviceCases:
     """The resident test firmware of one core."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, cpu: str) -> None:
         self._link = link
+        self.isas = get_target(cpu).isas
         self._model = link.model("cases")
         self._input, self._output = self._model.tensors
+
+    def fits(self, case: Case) -> bool:
+        return len(case.data) <= self._input.bytes and len(case.expected) <= self._output.bytes
 
     def run(self, case: Case) -> bytes:
         data = np.frombuffer(case.data, np.int8)
@@ -51,9 +64,11 @@ class DeviceCases:
 def device_cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceCases]:
     folder: Path = tmp_path_factory.mktemp(request.param)
     board = load_board(CORES[request.param])
-    firmware = build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build")
+    size = SMALL if board.name == "microbit" else LARGE
+    defines = {"CASES_INPUT_BYTES": f"{size[0]}u", "CASES_OUTPUT_BYTES": f"{size[1]}u"}
+    firmware = build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build", defines=defines)
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
-        yield DeviceCases(link)
+        yield DeviceCases(link, board.chip.cpu)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -68,7 +83,31 @@ def test_device_equals_reference(op: str, device_cases: DeviceCases) -> None:
         call = data.draw(st.sampled_from(step.calls))
         y0 = data.draw(st.integers(0, call.rows - 1))
         case = encode(graph, call, values, y0, data.draw(st.integers(y0 + 1, call.rows)))
-        assume(len(case.data) <= INPUT_BYTES and len(case.expected) <= OUTPUT_BYTES)
+        assume(device_cases.fits(case))
+        assert device_cases.run(case) == case.expected
+
+    check()
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=[variant.name for variant in VARIANTS])
+def test_fast_kernel_on_its_core(variant: Variant, device_cases: DeviceCases) -> None:
+    """What the host's twin gives (tests/test_variants.py: equal to the reference) is what the assembly gives."""
+    if variant.isa not in device_cases.isas:
+        pytest.skip("not a kernel for this core")
+
+    @seed(2026)
+    @settings(max_examples=VARIANT_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        assume(taken(graph, variant))
+        calls = variant.lower(graph, graph.output_nodes[0])
+        assert not isinstance(calls, str)
+        call = data.draw(st.sampled_from(calls))
+        values = run_all(graph, random_inputs(graph, data.draw(seeds)))
+        y0 = data.draw(st.sampled_from([0, call.rows // 2]))
+        case = encode(graph, call, values, y0, call.rows)
+        assume(device_cases.fits(case))
         assert device_cases.run(case) == case.expected
 
     check()

@@ -97,11 +97,12 @@ def _step_text(plan: Plan, index: int, step: Step, names: Mapping[int, str], off
         if key not in params:
             suffix = f"_{len(params)}" if params else ""
             params[key] = ParamsText(call.kernel.struct, f"p{index:02}{suffix}", _fields(call, names))
-        calls.append(_call_text(call, params[key].name, names, offsets))
+        calls.append(_call_text(call, params[key].name, names, offsets, plan.scratch_offsets.get(index, 0)))
     macs = plan.graph.macs(node)
     lines = [f"{operand.name}: {operand.type}" for operand in plan.graph.operands(node) if operand.id in offsets]
     lines.append(f"-> {node.name}: {node.type}")
     lines.append(f"{macs:,} MACs" if macs else f"{node.type.elements:,} elements")
+    lines += dict.fromkeys(call.proof for call in step.calls if call.proof)
     if node.sources and node.sources != (node.name,):
         lines.append(f"from {', '.join(node.sources)}")
     return StepText(
@@ -117,9 +118,12 @@ def _fields(call: Call, names: Mapping[int, str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _call_text(call: Call, params: str, names: Mapping[int, str], offsets: Mapping[int, int]) -> str:
+def _call_text(
+    call: Call, params: str, names: Mapping[int, str], offsets: Mapping[int, int], scratch_offset: int
+) -> str:
     views = ", ".join(_view_text(view, names, offsets) for view in (*call.inputs, call.output))
-    return f"{call.kernel.name}(&{params}, {views}, 0, {call.rows});"
+    scratch = f", arena + {scratch_offset}" if call.kernel.scratch else ""
+    return f"{call.kernel.name}(&{params}, {views}{scratch}, 0, {call.rows});"
 
 
 def _view_text(view: View, names: Mapping[int, str], offsets: Mapping[int, int]) -> str:

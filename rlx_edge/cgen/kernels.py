@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx_edge.cgen.order import Accesses
+    from rlx_edge.cgen.plan import Call
 
 
 @dataclass(frozen=True)
@@ -12,6 +18,8 @@ class Kernel:
     `in_place`: the output may be the memory of an input of the same size (when that input is not needed afterwards).
     `stack_bytes` bounds what the kernel and what it calls take from the stack, under any optimization level (a test
     adds up what the compiler says).
+    `scratch`: it takes a pointer to scratch memory, aligned to 16, after its views.
+    `order`: in which order it reads its inputs and writes its output (cgen/order.py); without one, nothing may overlap.
     """
 
     name: str
@@ -21,6 +29,8 @@ class Kernel:
     inputs: int = 1
     in_place: bool = False
     stack_bytes: int = 512
+    scratch: bool = False
+    order: Callable[[Call], Accesses] | None = None
 
     @property
     def source(self) -> str:
@@ -111,4 +121,4 @@ ALL: tuple[Kernel, ...] = (
     *(CONV_ONNX, DEPTHWISE_ONNX, DENSE_ONNX, AVG_POOL_ONNX, ADD_ONNX, SUB_ONNX, MUL_ONNX, MEAN_ONNX, SOFTMAX_ONNX),
     QUANTIZE_ONNX,
 )
-"""In the order of the case numbers that the resident test firmware knows them by."""
+"""The portable kernels, which run everywhere. cgen/variants/ has those of instruction sets."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rlx_edge.cgen import lower_elementwise, lower_moves, lower_reductions, lower_windows
 from rlx_edge.cgen.plan import Call, Step
+from rlx_edge.cgen.target import Isa
+from rlx_edge.cgen.variants.table import VARIANTS
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import (
     Activation,
@@ -44,8 +47,29 @@ LOWER: dict[type[Op], Callable[[Graph, Node], tuple[Call, ...]]] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One way to compute a node: the variant's name ("portable" always exists) and its calls."""
+
+    variant: str
+    calls: tuple[Call, ...]
+
+
+def candidates(graph: Graph, node: Node, isas: Sequence[Isa]) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    """All ways to compute a node with these instruction sets, and why the other variants cannot, a line each."""
+    found, reasons = [], []
+    for variant in VARIANTS:
+        if variant.isa in isas and isinstance(node.op, variant.op):
+            calls = variant.lower(graph, node)
+            if isinstance(calls, str):
+                reasons.append(f"{variant.name}: {calls}")
+            else:
+                found.append(Candidate(variant.name, calls))
+    return (*found, Candidate("portable", LOWER[type(node.op)](graph, node))), tuple(reasons)
+
+
 def lower(graph: Graph) -> tuple[Step, ...]:
-    """A step per computed node, in the graph's order. The graph must be legal for its target."""
+    """A step of portable kernels per computed node, in the graph's order. The graph must be legal for its target."""
     return tuple(
         Step(node.id, LOWER[type(node.op)](graph, node)) for node in graph.nodes if not isinstance(node.op, Leaf)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rlx_edge.cgen.plan import Step
 from rlx_edge.ir import Graph, Node
@@ -28,6 +28,7 @@ class Layout:
 
     offsets: dict[int, int]
     arena_bytes: int
+    scratch_offsets: dict[int, int] = field(default_factory=dict)
 
 
 def plan_memory(graph: Graph, steps: Sequence[Step]) -> Layout:
@@ -49,8 +50,14 @@ def plan_memory(graph: Graph, steps: Sequence[Step]) -> Layout:
         else:
             buffers[node.id] = shared
             shared.last = max(shared.last, last_use[node.id])
-    arena = _place(list({id(buffer): buffer for buffer in buffers.values()}.values()))
-    return Layout({node: buffer.offset for node, buffer in buffers.items()}, max(arena, ALIGNMENT))
+    scratch = {
+        index: Buffer(_aligned(size), index, index)
+        for index, step in enumerate(steps)
+        if (size := max((call.scratch for call in step.calls), default=0))
+    }
+    arena = _place([*{id(buffer): buffer for buffer in buffers.values()}.values(), *scratch.values()])
+    offsets = {node: buffer.offset for node, buffer in buffers.items()}
+    return Layout(offsets, max(arena, ALIGNMENT), {index: buffer.offset for index, buffer in scratch.items()})
 
 
 def _aligned(size: int) -> int:

@@ -29,7 +29,11 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One kernel call: rows [0, rows) of its output."""
+    """One kernel call: rows [first_row, rows) of its output.
+
+    `scratch`: bytes of scratch memory that it needs. `work`: counts of what the kernel's loops do, from which the cost
+    model predicts instructions. `proof`: what was proved from the weights so that this kernel gives the right bits.
+    """
 
     kernel: Kernel
     params: Mapping[str, int]
@@ -37,6 +41,10 @@ class Call:
     output: View
     rows: int
     constants: Mapping[str, Constant] = field(default_factory=dict)
+    scratch: int = 0
+    work: Mapping[str, int] = field(default_factory=dict)
+    proof: str = ""
+    first_row: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,10 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A model ready to be written as C. `tensors` has the inputs first; offsets are bytes from the arena's start."""
+    """A model ready to be written as C. `tensors` has the inputs first; offsets are bytes from the arena's start.
+
+    `scratch_offsets`: where the scratch memory of a step lies, for the steps that have some.
+    """
 
     graph: Graph
     tensors: tuple[Tensor, ...]
@@ -69,6 +80,7 @@ class Plan:
     arena_bytes: int
     stack_bytes: int
     proofs: tuple[str, ...]
+    scratch_offsets: Mapping[int, int] = field(default_factory=dict)
 
     def tensor_of(self, node: int) -> int:
         """The index in `tensors` of a node's tensor."""

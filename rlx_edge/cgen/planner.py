@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlx_edge.cgen.choose import choose
 from rlx_edge.cgen.legalize import legalize
-from rlx_edge.cgen.lower import lower
 from rlx_edge.cgen.memory import plan_memory
 from rlx_edge.cgen.plan import Plan, Step, Tensor
 from rlx_edge.cgen.target import TargetConfig
@@ -23,11 +23,13 @@ def make_plan(graph: Graph, target: TargetConfig) -> Plan:
     """
     lowered = freeze(clean(to_nhwc(graph)))  # A quantized ONNX model comes as NCHW.
     proofs = legalize(lowered, target)
-    steps = lower(lowered)
+    steps = choose(lowered, target)
     layout = plan_memory(lowered, steps)
     tensors = _tensors(lowered, steps, layout.offsets)
     kernel_stack = max((call.kernel.stack_bytes for step in steps for call in step.calls), default=0)
-    return Plan(lowered, tensors, steps, layout.arena_bytes, CALL_STACK_BYTES + kernel_stack, proofs)
+    return Plan(
+        lowered, tensors, steps, layout.arena_bytes, CALL_STACK_BYTES + kernel_stack, proofs, layout.scratch_offsets
+    )
 
 
 def _tensors(graph: Graph, steps: tuple[Step, ...], offsets: dict[int, int]) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from rlx_edge.cgen import checks
 from rlx_edge.errors import EdgeError
@@ -31,6 +32,16 @@ Check = Callable[[Graph, Node], str | None]
 INTEGER_RULES = (Requant.TFLM, Requant.TFLITE_REF, Requant.TFLITE_UINT8, Requant.ONNX)
 
 
+class Isa(Enum):
+    """Instruction sets that kernels are written for (firmware/kernels)."""
+
+    PORTABLE = "portable"
+    V6M = "v6m"
+    V7M = "v7m"
+    DSP = "dsp"
+    MVE = "mve"
+
+
 @dataclass(frozen=True)
 class Support:
     """What a target runs of one op kind: dtypes of its first operand, rounding rules, and further conditions."""
@@ -45,13 +56,14 @@ class TargetConfig:
     """A processor that code is generated for.
 
     `requires` is the compiler's macro that must be defined when the code is compiled for an Arm core, so that a bundle
-    made for one core is not built for another by mistake; the host is always allowed.
+    made for one core is not built for another by mistake; the host is always allowed. `isas`: what it runs.
     """
 
     name: str
     description: str
     requires: str | None
     ops: Mapping[type[Op], Support]
+    isas: tuple[Isa, ...] = (Isa.PORTABLE,)
 
 
 _WINDOW = (checks.channels_last, checks.computed_operands, checks.per_tensor)
@@ -76,17 +88,22 @@ PORTABLE_OPS: Mapping[type[Op], Support] = {
 }
 """The portable C kernels."""
 
+_V6M = (Isa.V6M, Isa.PORTABLE)
+_V7M = (Isa.V7M, Isa.PORTABLE)
+_DSP = (Isa.DSP, Isa.V7M, Isa.PORTABLE)
+_MVE = (Isa.MVE, Isa.DSP, Isa.V7M, Isa.PORTABLE)
+
 TARGETS: Mapping[str, TargetConfig] = {
     config.name: config
     for config in (
         TargetConfig("portable", "any 32-bit core, C11", None, PORTABLE_OPS),
-        TargetConfig("cortex-m0", "Armv6-M", "__ARM_ARCH_6M__", PORTABLE_OPS),
-        TargetConfig("cortex-m0plus", "Armv6-M", "__ARM_ARCH_6M__", PORTABLE_OPS),
-        TargetConfig("cortex-m3", "Armv7-M", "__ARM_ARCH_7M__", PORTABLE_OPS),
-        TargetConfig("cortex-m4", "Armv7E-M", "__ARM_ARCH_7EM__", PORTABLE_OPS),
-        TargetConfig("cortex-m7", "Armv7E-M", "__ARM_ARCH_7EM__", PORTABLE_OPS),
-        TargetConfig("cortex-m33", "Armv8-M Mainline", "__ARM_ARCH_8M_MAIN__", PORTABLE_OPS),
-        TargetConfig("cortex-m55", "Armv8.1-M Mainline with MVE", "__ARM_ARCH_8M_MAIN__", PORTABLE_OPS),
+        TargetConfig("cortex-m0", "Armv6-M", "__ARM_ARCH_6M__", PORTABLE_OPS, _V6M),
+        TargetConfig("cortex-m0plus", "Armv6-M", "__ARM_ARCH_6M__", PORTABLE_OPS, _V6M),
+        TargetConfig("cortex-m3", "Armv7-M", "__ARM_ARCH_7M__", PORTABLE_OPS, _V7M),
+        TargetConfig("cortex-m4", "Armv7E-M", "__ARM_ARCH_7EM__", PORTABLE_OPS, _DSP),
+        TargetConfig("cortex-m7", "Armv7E-M", "__ARM_ARCH_7EM__", PORTABLE_OPS, _DSP),
+        TargetConfig("cortex-m33", "Armv8-M Mainline with DSP", "__ARM_FEATURE_DSP", PORTABLE_OPS, _DSP),
+        TargetConfig("cortex-m55", "Armv8.1-M Mainline with MVE", "__ARM_FEATURE_MVE", PORTABLE_OPS, _MVE),
     )
 }
 

@@ -3,62 +3,15 @@
 
 #include "../rlx/rlx_kernels.h"
 
-enum { MAX_POINTERS = 4, MAX_FIELDS = 24, MAX_VIEWS = 3 };
+enum { MAX_POINTERS = 4, MAX_FIELDS = 32, MAX_VIEWS = 3 };
 
 /* Parameter structs are pointers, then int32 fields, so this holds any of them. */
 typedef union {
     const void *pointers[MAX_POINTERS + MAX_FIELDS];
     int32_t fields[MAX_POINTERS * 2 + MAX_FIELDS];
-    rlx_conv_t conv;
-    rlx_dense_t dense;
-    rlx_pool_t pool;
-    rlx_pool_onnx_t pool_onnx;
-    rlx_softmax_onnx_t softmax_onnx;
-    rlx_binary_t binary;
-    rlx_mean_t mean;
-    rlx_softmax_t softmax;
-    rlx_pad_t pad;
-    rlx_transpose_t transpose;
-    rlx_copy_t copy;
-    rlx_requantize_t requantize;
-    rlx_quantize_t quantize;
-    rlx_lookup_t lookup;
 } params_t;
 
-static void call(uint32_t kernel, const params_t *p, const rlx_view_t *v, int32_t y0, int32_t y1)
-{
-    switch (kernel) { /* the order of cgen/kernels.py's ALL */
-    case 0: rlx_conv_s8(&p->conv, v[0], v[1], y0, y1); break;
-    case 1: rlx_depthwise_s8(&p->conv, v[0], v[1], y0, y1); break;
-    case 2: rlx_dense_s8(&p->dense, v[0], v[1], y0, y1); break;
-    case 3: rlx_avg_pool_s8(&p->pool, v[0], v[1], y0, y1); break;
-    case 4: rlx_max_pool_s8(&p->pool, v[0], v[1], y0, y1); break;
-    case 5: rlx_add_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 6: rlx_sub_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 7: rlx_mul_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 8: rlx_mean_s8(&p->mean, v[0], v[1], y0, y1); break;
-    case 9: rlx_softmax_s8(&p->softmax, v[0], v[1], y0, y1); break;
-    case 10: rlx_pad_s8(&p->pad, v[0], v[1], y0, y1); break;
-    case 11: rlx_transpose_s8(&p->transpose, v[0], v[1], y0, y1); break;
-    case 12: rlx_copy_s8(&p->copy, v[0], v[1], y0, y1); break;
-    case 13: rlx_requantize_s8(&p->requantize, v[0], v[1], y0, y1); break;
-    case 14: rlx_clamp_s8(&p->requantize, v[0], v[1], y0, y1); break;
-    case 15: rlx_quantize_f32(&p->quantize, v[0], v[1], y0, y1); break;
-    case 16: rlx_dequantize_f32(&p->quantize, v[0], v[1], y0, y1); break;
-    case 17: rlx_lookup_s8(&p->lookup, v[0], v[1], y0, y1); break;
-    case 18: rlx_conv_onnx_s8(&p->conv, v[0], v[1], y0, y1); break;
-    case 19: rlx_depthwise_onnx_s8(&p->conv, v[0], v[1], y0, y1); break;
-    case 20: rlx_dense_onnx_s8(&p->dense, v[0], v[1], y0, y1); break;
-    case 21: rlx_avg_pool_onnx_s8(&p->pool_onnx, v[0], v[1], y0, y1); break;
-    case 22: rlx_add_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 23: rlx_sub_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 24: rlx_mul_onnx_s8(&p->binary, v[0], v[1], v[2], y0, y1); break;
-    case 25: rlx_mean_onnx_s8(&p->mean, v[0], v[1], y0, y1); break;
-    case 26: rlx_softmax_onnx_s8(&p->softmax_onnx, v[0], v[1], y0, y1); break;
-    case 27: rlx_quantize_onnx_f32(&p->quantize, v[0], v[1], y0, y1); break;
-    default: break;
-    }
-}
+#include "cases_kernels.h" /* call(), written by tests/cases.py from the table of kernels */
 
 int case_run(const uint32_t *words, uint32_t word_count, uint8_t *const *regions, uint8_t *out)
 {
@@ -91,7 +44,8 @@ int case_run(const uint32_t *words, uint32_t word_count, uint8_t *const *regions
         uint8_t *base = next[0] == CASE_OUTPUT ? out : regions[next[0] % CASE_MAX_REGIONS];
         view[i] = (rlx_view_t){(int8_t *)base + next[1], (int32_t)next[2], (int32_t)next[3]};
     }
-    call(words[1], &params, view, (int32_t)words[6], (int32_t)words[7]);
+    void *scratch = words[11] == CASE_NONE ? NULL : regions[words[11] % CASE_MAX_REGIONS];
+    call(words[1], &params, view, scratch, (int32_t)words[6], (int32_t)words[7]);
     return 1;
 }
 

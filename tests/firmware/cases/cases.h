@@ -2,7 +2,7 @@
  *
  * It makes the parity firmware a resident test firmware: one image a core takes any number of cases over the link.
  * A case is little-endian 32-bit words, then data:
- *     magic, kernel, pointers, fields, views, regions, y0, y1, out_bytes, fill, initial
+ *     magic, kernel, pointers, fields, views, regions, y0, y1, out_bytes, fill, initial, scratch
  *     regions x { offset of the data in the case, bytes }
  *     pointers x { region }                      the parameter struct's pointers
  *     fields x { value }                         the parameter struct's int32 fields
@@ -13,11 +13,13 @@
 
 #include "../rlx/rlx.h"
 
+#ifndef CASES_INPUT_BYTES
 #define CASES_INPUT_BYTES 4096u
 #define CASES_OUTPUT_BYTES 1024u
+#endif
 #define CASES_ARENA_BYTES (CASES_INPUT_BYTES + CASES_OUTPUT_BYTES)
 #define CASE_MAGIC 0x434C5852u /* "RXLC" */
-#define CASE_HEADER_WORDS 11u
+#define CASE_HEADER_WORDS 12u
 #define CASE_MAX_REGIONS 8u
 #define CASE_OUTPUT 0xFFFFFFFFu
 #define CASE_NONE 0xFFFFFFFFu
@@ -27,7 +29,7 @@ typedef struct {
 } cases_arena_t;
 
 /* Runs a case. regions[i] holds the data of region i; out has the header's out_bytes and is filled with `fill` first.
- * With initial != CASE_NONE, region `initial` is copied there instead, for kernels that work in place.
+ * Region `scratch` is the kernel's scratch memory. With initial != CASE_NONE, region `initial` is copied there instead, for kernels that work in place.
  * Returns 1, or 0 for a case that makes no sense. */
 int case_run(const uint32_t *words, uint32_t word_count, uint8_t *const *regions, uint8_t *out);
 

@@ -1,0 +1,109 @@
+"""Hypothesis strategies: int8 graphs of one op as fast kernels meet them, so that most of their conditions hold.
+
+op_graphs.py draws anything that is legal; these keep to weights without a zero point, no dilation and right shifts,
+and vary what packing and tiling depend on: channels, kernel sizes, widths, borders, ties, saturation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+from op_graphs import activation, clamps, output_scale, params, scales, seeds, weight_values, zero_points
+
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.ir import Graph, GraphBuilder, QuantParams, Requant, real_multipliers
+from rlx_edge.ir.ops import Layout, QConv2d, QMatMul
+from rlx_edge.passes.freeze import freeze
+
+Draw = Callable[[st.SearchStrategy], object]
+
+channels = st.one_of(st.integers(1, 9), st.sampled_from([4, 8, 12, 16, 20, 32]))
+rules = st.sampled_from([Requant.TFLM, Requant.TFLITE_REF])
+maybe_clamp = st.one_of(st.none(), st.none(), clamps)
+ratios = st.sampled_from([0.05, 0.25, 1.0, 1.0, 8.0, 1e4, 1e7])
+"""Of the output's range to the accumulators': small ones saturate, the largest need shifts beyond 23 and 31."""
+
+
+@st.composite
+def conv(draw: Draw) -> Graph:
+    """QConv2d with one group: 1x1 and other kernels, strides, any padding."""
+    kernel = draw(st.sampled_from([(1, 1), (1, 1), (3, 3), (3, 3), (2, 2), (1, 3), (5, 1), (4, 2), (5, 4)]))
+    in_c, out_c = draw(channels), draw(channels)
+    return _conv(draw, kernel, in_c, out_c, groups=1)
+
+
+@st.composite
+def depthwise(draw: Draw) -> Graph:
+    """QConv2d of a channel each."""
+    kernel = draw(st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 1), (2, 2), (1, 3), (3, 1), (5, 5)]))
+    groups = draw(st.one_of(st.integers(2, 9), st.sampled_from([4, 8, 12, 16, 20])))
+    multiplier = draw(st.sampled_from([1, 1, 1, 1, 2]))
+    return _conv(draw, kernel, groups, groups * multiplier, groups)
+
+
+def _conv(draw: Draw, kernel: tuple[int, int], in_c: int, out_c: int, groups: int) -> Graph:
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (2, 1), (3, 3)]))
+    padding = tuple(draw(st.integers(0, kernel[i % 2] - 1 if kernel[i % 2] < 4 else 4)) for i in range(4))
+    size = [
+        draw(st.integers(max(1, k - padding[i] - padding[i + 2]), k + limit))
+        for i, (k, limit) in enumerate(zip(kernel, (6, 9), strict=True))
+    ]
+    builder = GraphBuilder("conv")
+    x_quant, weight_scales, weight_quant = _scales(draw, out_c, axis=0)
+    x = builder.input("x", activation((draw(st.sampled_from([1, 1, 2])), *size, in_c), x_quant))
+    values = weight_values(draw(seeds), (out_c, *kernel, in_c // groups))
+    bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, out_c).astype(np.int32)
+    out_quant = _out_quant(draw, x_quant, weight_scales, kernel[0] * kernel[1] * in_c // groups)
+    op = QConv2d(
+        *(kernel, stride, padding, (1, 1), groups),
+        *(x_quant.zero_point, 0, out_quant.zero_point, real_multipliers(x_quant, weight_quant, out_quant)),
+        *(Layout.NHWC, draw(rules), draw(maybe_clamp)),
+    )
+    operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
+    return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
+
+
+@st.composite
+def dense(draw: Draw) -> Graph:
+    """QMatMul without a zero point of its weights."""
+    rows = draw(st.integers(1, 5))
+    k = draw(st.one_of(st.integers(1, 40), st.sampled_from([16, 32, 64])))
+    n = draw(st.integers(1, 13))
+    builder = GraphBuilder("dense")
+    x_quant, weight_scales, weight_quant = _scales(draw, n, axis=1)
+    x = builder.input("x", activation((rows, k), x_quant))
+    values = np.ascontiguousarray(weight_values(draw(seeds), (n, k)).T)
+    bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, n).astype(np.int32)
+    out_quant = _out_quant(draw, x_quant, weight_scales, k)
+    mult = real_multipliers(x_quant, weight_quant, out_quant)
+    op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(maybe_clamp))
+    operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
+    return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
+
+
+def _frozen(graph: Graph) -> Graph:
+    """Scales that no rule can express are drawn anew."""
+    try:
+        return freeze(graph)
+    except UnsupportedError:
+        assume(False)
+        raise
+
+
+def _scales(draw: Draw, count: int, axis: int) -> tuple[QuantParams, list[float], QuantParams]:
+    x_quant = draw(params())
+    per_channel = draw(st.booleans())
+    found = draw(st.lists(scales(1e-3, 0.5), min_size=count, max_size=count))
+    found = found if per_channel else found[:1]
+    return x_quant, found, QuantParams(tuple(found), (0,) * len(found), axis if per_channel else None)
+
+
+def _out_quant(draw: Draw, x_quant: QuantParams, weight_scales: list[float], taps: int) -> QuantParams:
+    return QuantParams.per_tensor(output_scale(x_quant, weight_scales, taps, draw(ratios)), draw(zero_points))
+
+
+STRATEGIES: dict[str, st.SearchStrategy[Graph]] = {"conv": conv(), "depthwise": depthwise(), "dense": dense()}
+"""By the first word of a variant's name: conv_dsp, depthwise_mve ..."""

@@ -1,0 +1,97 @@
+"""The C twins of fast variants on random graphs that they take: equal to the reference, sanitized, for any rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from cases import HostCases, encode
+from fast_graphs import STRATEGIES
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from op_graphs import random_inputs, seeds
+
+from rlx_edge.cgen.legalize import legalize
+from rlx_edge.cgen.target import TARGETS, Isa
+from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
+from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.ir import Graph
+from rlx_edge.reference import run_all
+
+EXAMPLES = 2000 if os.environ.get("RLX_EDGE_TESTS") == "long" else 60
+ids = [variant.name for variant in VARIANTS]
+
+
+def taken(graph: Graph, variant: Variant) -> bool:
+    """Whether the graph is legal at all and this variant computes it."""
+    try:
+        legalize(graph, TARGETS["portable"])
+    except UnsupportedError:
+        return False
+    node = graph.output_nodes[0]
+    return isinstance(node.op, variant.op) and not isinstance(variant.lower(graph, node), str)
+
+
+@pytest.fixture(scope="module")
+def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
+    cases = HostCases(tmp_path_factory.mktemp("cases"))
+    yield cases
+    cases.close()
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=ids)
+def test_twin_equals_reference(variant: Variant, host_cases: HostCases) -> None:
+    ran = 0
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        nonlocal ran
+        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        assume(taken(graph, variant))
+        node = graph.output_nodes[0]
+        calls = variant.lower(graph, node)
+        assert not isinstance(calls, str)
+        values = run_all(graph, random_inputs(graph, data.draw(seeds)))
+        for call in calls:
+            assert call.kernel in variant.kernels and call.proof and call.work
+            y0 = data.draw(st.integers(0, call.rows))
+            y1 = data.draw(st.one_of(st.integers(y0, call.rows), st.just(call.rows)))
+            case = encode(graph, call, values, y0, y1)
+            assert host_cases.run(case.data) == case.expected
+        ran += 1
+
+    check()
+    assert ran >= EXAMPLES // 3, f"only {ran} of {EXAMPLES} graphs were right for {variant.name}"
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if not v.name.startswith("dense")], ids=lambda v: v.name)
+def test_twin_reads_a_ring_of_rows(variant: Variant, host_cases: HostCases) -> None:
+    """The input may hold only the rows that the output rows need, in a ring."""
+
+    @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        assume(taken(graph, variant))
+        calls = variant.lower(graph, graph.output_nodes[0])
+        assert not isinstance(calls, str)
+        call, p = calls[-1], calls[-1].params
+        assume("in_h" in p)
+        values = run_all(graph, random_inputs(graph, data.draw(seeds)))
+        y0 = call.rows - 1
+        first = max(0, y0 * p["stride_h"] - p["pad_top"])
+        ring = max(1, min(p["in_h"] - first, p["in_h"]), min(p["k_h"], p["in_h"]))
+        case = encode(graph, call, values, y0, call.rows, ring=ring)
+        assert host_cases.run(case.data) == case.expected
+
+    check()
+
+
+def test_names_say_what_they_are() -> None:
+    """conv_dsp is a convolution for DSP; a first word is a strategy of fast_graphs."""
+    for variant in VARIANTS:
+        assert variant.name.split("_")[0] in STRATEGIES and variant.isa is not Isa.PORTABLE
+    assert len(ALL_KERNELS) == len({kernel.name for kernel in ALL_KERNELS})
