@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlx_edge.ir.batch import with_batch
+from rlx_edge.ir.channels import Channels
 from rlx_edge.ir.dtype import Array, DType
 from rlx_edge.ir.frozen import Frozen, FrozenAdd, FrozenExp, FrozenScale, FrozenSoftmax, FrozenTable, Requant
 from rlx_edge.ir.graph import Graph, GraphBuilder, Node
@@ -12,6 +13,7 @@ from rlx_edge.ir.verify import find_problems, real_multipliers, verify
 
 __all__ = [
     "Array",
+    "Channels",
     "DType",
     "Frozen",
     "FrozenAdd",

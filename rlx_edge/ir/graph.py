@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rlx_edge.ir.channels import Channels
 from rlx_edge.ir.dtype import Array, DType
 from rlx_edge.ir.ops import Constant, Input, Op, Param
 from rlx_edge.ir.tensor import QuantParams, TensorType
@@ -15,7 +16,10 @@ from rlx_edge.ir.tensor import QuantParams, TensorType
 
 @dataclass(frozen=True)
 class Node:
-    """One op applied to earlier nodes. `sources` names the tensors of the source model that it computes."""
+    """One op applied to earlier nodes. `sources` names the tensors of the source model that it computes.
+
+    `channels` says which of their channels it still has, where a pass removed some; None: all.
+    """
 
     id: int
     op: Op
@@ -23,6 +27,7 @@ class Node:
     type: TensorType
     name: str
     sources: tuple[str, ...] = ()
+    channels: Channels | None = None
 
     def __str__(self) -> str:
         return f"node {self.id} {self.op.kind_name} {self.name!r}"
@@ -121,20 +126,33 @@ class GraphBuilder:
         name: str,
         quant: QuantParams | None = None,
         sources: Sequence[str] = (),
+        channels: Channels | None = None,
     ) -> int:
         """Append an op. Raises ShapeError (a ValueError) when the operands do not fit it."""
         shape, dtype = op.infer([self._nodes[i].type for i in inputs])
-        return self._append(op, tuple(inputs), TensorType(shape, dtype, quant), name, sources)
+        return self._append(op, tuple(inputs), TensorType(shape, dtype, quant), name, sources, channels)
 
     def copy(self, node: Node, inputs: Sequence[int], graph: Graph) -> int:
         """Append a node of another graph, with operands of this one; a Param brings its values."""
         if isinstance(node.op, Param):
             return self.param(node.op.name, graph.params[node.op.name], node.type.quant, node.sources)
-        return self._append(node.op, tuple(inputs), node.type, node.name, node.sources)
+        return self._append(node.op, tuple(inputs), node.type, node.name, node.sources, node.channels)
 
-    def _append(self, op: Op, inputs: tuple[int, ...], type: TensorType, name: str, sources: Sequence[str]) -> int:
+    def keep_channels(self, node_id: int, channels: Channels | None) -> None:
+        """Give a node the channel map of the node that it stands for."""
+        self._nodes[node_id] = replace(self._nodes[node_id], channels=channels)
+
+    def _append(
+        self,
+        op: Op,
+        inputs: tuple[int, ...],
+        type: TensorType,
+        name: str,
+        sources: Sequence[str],
+        channels: Channels | None = None,
+    ) -> int:
         node_id = len(self._nodes)
-        self._nodes.append(Node(node_id, op, inputs, type, self._unique(name), tuple(sources)))
+        self._nodes.append(Node(node_id, op, inputs, type, self._unique(name), tuple(sources), channels))
         self._names.add(self._nodes[-1].name)
         return node_id
 

@@ -12,6 +12,7 @@ def to_text(graph: Graph) -> str:
         operands = ", ".join(f"%{i}" for i in node.inputs)
         call = node.op.display() + (f"({operands})" if node.inputs else "")
         sources = f"  # from {', '.join(node.sources)}" if node.sources and node.sources != (node.name,) else ""
-        lines.append(f"  %{node.id} {node.name} = {call} : {node.type}{sources}")
+        channels = f"  # {node.channels}" if node.channels is not None else ""
+        lines.append(f"  %{node.id} {node.name} = {call} : {node.type}{sources}{channels}")
     lines.append(f"  return {', '.join(f'%{i}' for i in graph.outputs)}")
     return "\n".join(lines) + "\n"

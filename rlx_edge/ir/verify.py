@@ -7,8 +7,21 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rlx_edge.errors import ModelError
+from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.graph import Graph, Node
-from rlx_edge.ir.ops import Constant, Dequantize, Input, Leaf, Param, QConv2d, QMatMul, Quantize, ShapeError
+from rlx_edge.ir.ops import (
+    Activation,
+    ActivationFn,
+    Constant,
+    Dequantize,
+    Input,
+    Leaf,
+    Param,
+    QConv2d,
+    QMatMul,
+    Quantize,
+    ShapeError,
+)
 from rlx_edge.ir.tensor import QuantParams
 
 MULT_TOLERANCE = 1e-5
@@ -56,6 +69,8 @@ def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
             yield from node.type.quant.problems(node.type.shape, node.type.dtype)
         else:
             yield f"quantization parameters on a {node.type.dtype.value} tensor"
+    if node.channels is not None:
+        yield from node.channels.problems(node.type.shape[-1] if node.type.shape else 0)
     if isinstance(node.op, Leaf):
         yield from _leaf_problems(graph, node)
     else:
@@ -88,6 +103,8 @@ def _inference_problems(graph: Graph, node: Node) -> Iterator[str]:
 
 def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:
     op, out = node.op, node.type
+    if isinstance(op, Activation) and op.fn is ActivationFn.TABLE:
+        yield from _table_problems(op)
     clamp: tuple[int, int] | None = getattr(op, "clamp", None)
     if clamp is not None and out.dtype.is_integer:
         low, high = out.dtype.limits
@@ -101,6 +118,13 @@ def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:
             yield "the operand's quantization parameters are not the op's"
     if isinstance(op, QMatMul | QConv2d):
         yield from _derived_problems(graph, node, op)
+
+
+def _table_problems(op: Activation) -> Iterator[str]:
+    low, high = DType.I8.limits
+    codes = () if op.frozen is None else op.frozen.codes
+    if len(codes) != high - low + 1 or not all(low <= code <= high for code in codes):
+        yield f"a table of {len(codes)} codes; {high - low + 1} codes of int8 are needed"
 
 
 def _derived_problems(graph: Graph, node: Node, op: QMatMul | QConv2d) -> Iterator[str]:

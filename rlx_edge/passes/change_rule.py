@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph, GraphBuilder, Node, QuantParams, Requant
-from rlx_edge.ir.ops import Activation, Op, Quantize, Softmax
+from rlx_edge.ir.ops import Activation, ActivationFn, Op, Quantize, Softmax
 from rlx_edge.passes.rebuild import Ids, builder_like
 from rlx_edge.reference.fixedpoint import freeze, rules_of
 
@@ -37,7 +37,7 @@ def change_rule(graph: Graph, rule: Requant) -> Graph:
 
 
 def _changed(graph: Graph, node: Node, rule: Requant, operands: list[int], builder: GraphBuilder) -> int:
-    if not hasattr(node.op, "requant"):
+    if not hasattr(node.op, "requant") or (isinstance(node.op, Activation) and node.op.fn is ActivationFn.TABLE):
         return builder.copy(node, operands, graph)
     if rule not in rules_of(type(node.op)):
         raise UnsupportedError(f"no rounding rule {rule.value!r}")

@@ -49,7 +49,8 @@ class HeldTensors:
         perm = None if perm is None else or_none(perm)
         if perm is not None and node.id in self.old.outputs:
             return Held(self.new.add(op, operands, f"{node.name}.nhwc", node.type.quant), perm)
-        return Held(self.new.add(op, operands, node.name, node.type.quant, node.sources), perm)
+        channels = node.channels if perm is None else None
+        return Held(self.new.add(op, operands, node.name, node.type.quant, node.sources, channels), perm)
 
     def as_it_was(self, node: Node) -> Held:
         """Append a copy of the node, on operands in the old layout."""

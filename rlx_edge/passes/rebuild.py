@@ -32,7 +32,10 @@ def rebuild(graph: Graph, rule: Rule) -> Graph:
     """
     builder, ids = builder_like(graph), Ids()
     for node in graph.nodes:
+        made = len(builder)
         replaced = rule(graph, node, builder, ids)
+        if replaced is not None and replaced >= made and builder[replaced].type.shape == node.type.shape:
+            builder.keep_channels(replaced, node.channels)
         ids[node.id] = builder.copy(node, [ids[i] for i in node.inputs], graph) if replaced is None else replaced
     outputs = [ids[i] for i in graph.outputs]
     return graph if _is_same(builder, outputs, graph) else finish(builder, outputs, graph)

@@ -32,6 +32,7 @@ from rlx_edge.ir import (
 )
 from rlx_edge.ir.ops import (
     Activation,
+    ActivationFn,
     Binary,
     BinaryOp,
     Op,
@@ -186,6 +187,8 @@ def freeze(op: Op, operands: Sequence[TensorType], out: TensorType) -> Frozen | 
     rule: Requant | None = getattr(op, "requant", None)
     if rule is None or out.dtype != DType.I8 or operands[0].dtype != DType.I8:
         return None
+    if isinstance(op, Activation) and op.fn is ActivationFn.TABLE:
+        return op.frozen
     function = _FREEZE.get((type(op), rule))
     if function is None:
         raise UnsupportedError(f"{op.kind_name} has no rounding rule {rule.value!r} (docs/numerics.md)")

@@ -47,6 +47,8 @@ class ActivationFn(Enum):
     LOG_SIGMOID = "LogSigmoid"
     LEAKY_RELU = "LeakyRelu"
     """Ours: x where x > 0, else alpha * x."""
+    TABLE = "Table"
+    """Ours, on int8 alone: whatever the op's `frozen` table says."""
 
 
 ON_INTEGERS = (ActivationFn.RELU, ActivationFn.NEG, ActivationFn.ABS, ActivationFn.SIGN)
@@ -109,6 +111,8 @@ class Activation(Op):
         x = operands[0]
         if x.dtype != DType.F32 and x.quant is None and (x.dtype is DType.BOOL or self.fn not in ON_INTEGERS):
             raise ShapeError(f"{self.fn.value} of {x.dtype.value}")
+        if self.fn is ActivationFn.TABLE and x.quant is None:
+            raise ShapeError(f"a table of 256 codes on {x.dtype.value} without quantization parameters")
         return x.shape, x.dtype
 
 
