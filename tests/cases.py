@@ -116,6 +116,30 @@ def encode(
     return Case(_pack(head, regions, pointers, fields, views), expected)
 
 
+def encode_in_arena(call: Call, arena: bytes, offsets: Mapping[int, int], first_row: int, rows: int) -> bytes:
+    """A case whose tensors lie at `offsets` (by node id) of one memory, as in a plan; the result is all of it."""
+    regions = [arena]
+    pointers = []
+    for name in call.kernel.pointers:
+        regions.append(_bytes(call.constants[name].values))
+        pointers.append(len(regions) - 1)
+    views = []
+    for view in (*call.inputs, call.output):
+        if isinstance(view.base, Constant):
+            regions.append(_bytes(view.base.values))
+            views.append((len(regions) - 1, view.offset, view.pitch, view.ring))
+        else:
+            views.append((OUTPUT, offsets[view.base] + view.offset, view.pitch, view.ring))
+    scratch = NONE
+    if call.kernel.scratch:
+        regions.append(bytes(call.scratch))
+        scratch = len(regions) - 1
+    fields = [call.params[name] for name in call.kernel.fields]
+    head = [MAGIC, ALL_KERNELS.index(call.kernel), len(pointers), len(fields), len(views), len(regions)]
+    head += [first_row, rows, len(arena), FILL, 0, scratch]
+    return _pack(head, regions, pointers, fields, views)
+
+
 def _pack(
     head: list[int],
     regions: list[bytes],
@@ -164,4 +188,4 @@ def _expected(call: Call, result: bytes, before: bytes, y0: int, y1: int) -> byt
     return bytes(made)
 
 
-__all__ = ["FILL", "Case", "HostCases", "encode", "rows_of", "write_bundle"]
+__all__ = ["FILL", "Case", "HostCases", "encode", "encode_in_arena", "rows_of", "write_bundle"]

@@ -11,18 +11,27 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
-from op_graphs import activation, clamps, output_scale, params, scales, seeds, weight_values, zero_points
+from op_graphs import activation, clamps, output_scale, params, pool_graphs, scales, seeds, weight_values, zero_points
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph, GraphBuilder, QuantParams, Requant, real_multipliers
-from rlx_edge.ir.ops import Layout, QConv2d, QMatMul
+from rlx_edge.ir.ops import Binary, BinaryOp, Layout, QConv2d, QMatMul
 from rlx_edge.passes.freeze import freeze
 
 Draw = Callable[[st.SearchStrategy], object]
 
 channels = st.one_of(st.integers(1, 9), st.sampled_from([4, 8, 12, 16, 20, 32]))
 rules = st.sampled_from([Requant.TFLM, Requant.TFLITE_REF])
-maybe_clamp = st.one_of(st.none(), st.none(), clamps)
+
+
+def clamp(out: QuantParams) -> st.SearchStrategy[tuple[int, int] | None]:
+    """Often none, often a ReLU's."""
+    zero_point = out.zero_point
+    return st.one_of(
+        st.none(), st.none(), clamps, st.integers(min(zero_point + 1, 127), 127).map(lambda h: (zero_point, h))
+    )
+
+
 ratios = st.sampled_from([0.05, 0.25, 1.0, 1.0, 8.0, 1e4, 1e7])
 """Of the output's range to the accumulators': small ones saturate, the largest need shifts beyond 23 and 31."""
 
@@ -60,7 +69,7 @@ def _conv(draw: Draw, kernel: tuple[int, int], in_c: int, out_c: int, groups: in
     op = QConv2d(
         *(kernel, stride, padding, (1, 1), groups),
         *(x_quant.zero_point, 0, out_quant.zero_point, real_multipliers(x_quant, weight_quant, out_quant)),
-        *(Layout.NHWC, draw(rules), draw(maybe_clamp)),
+        *(Layout.NHWC, draw(rules), draw(clamp(out_quant))),
     )
     operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
@@ -79,8 +88,27 @@ def dense(draw: Draw) -> Graph:
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, n).astype(np.int32)
     out_quant = _out_quant(draw, x_quant, weight_scales, k)
     mult = real_multipliers(x_quant, weight_quant, out_quant)
-    op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(maybe_clamp))
+    op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(clamp(out_quant)))
     operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
+    return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
+
+
+@st.composite
+def add(draw: Draw) -> Graph:
+    """Binary ADD or SUB of two tensors of a shape, one of them a constant at times; scales that are equal, too."""
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+    builder = GraphBuilder("add")
+    a_quant, b_quant = draw(params(1e-2)), draw(params(1e-2))
+    if draw(st.sampled_from([False, False, True])):
+        b_quant = QuantParams.per_tensor(a_quant.scale, b_quant.zero_point)
+    operands = [builder.input("a", activation(shape, a_quant)), builder.input("b", activation(shape, b_quant))]
+    if draw(st.sampled_from([False, False, True])):
+        values = np.random.default_rng(draw(seeds)).integers(-128, 128, shape).astype(np.int8)
+        operands[1] = builder.param("c", values, b_quant)
+    ratio = draw(st.sampled_from([0.1, 1.0, 1.0, 3.0]))
+    scale = float(np.float32(2 * max(a_quant.scale, b_quant.scale) * ratio))
+    out_quant = QuantParams.per_tensor(scale, draw(zero_points))
+    op = Binary(draw(st.sampled_from([BinaryOp.ADD, BinaryOp.SUB])), draw(rules), draw(clamp(out_quant)))
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
 
 
@@ -105,5 +133,11 @@ def _out_quant(draw: Draw, x_quant: QuantParams, weight_scales: list[float], tap
     return QuantParams.per_tensor(output_scale(x_quant, weight_scales, taps, draw(ratios)), draw(zero_points))
 
 
-STRATEGIES: dict[str, st.SearchStrategy[Graph]] = {"conv": conv(), "depthwise": depthwise(), "dense": dense()}
+STRATEGIES: dict[str, st.SearchStrategy[Graph]] = {
+    "conv": conv(),
+    "depthwise": depthwise(),
+    "dense": dense(),
+    "add": add(),
+    "pool": pool_graphs(),
+}
 """By the first word of a variant's name: conv_dsp, depthwise_mve ..."""

@@ -136,9 +136,12 @@ def dense_graphs(draw: Draw) -> Graph:
 
 @st.composite
 def pool_graphs(draw: Draw) -> Graph:
+    """Windows of a few pixels, at times of hundreds, which kernels add up in 16 bits for a while."""
     kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    if draw(st.sampled_from([False, False, False, True])):
+        kernel = (draw(st.integers(5, 20)), draw(st.integers(5, 20)))
     padding = tuple(draw(st.integers(0, kernel[i % 2] - 1)) for i in range(4))
-    h, w = draw(st.integers(kernel[0], 9)), draw(st.integers(kernel[1], 9))
+    h, w = (draw(st.integers(size, max(9, size + 1))) for size in kernel)
     builder = GraphBuilder("pool")
     quant = draw(params())
     x = builder.input("x", activation((draw(st.integers(1, 3)), h, w, draw(small)), quant))
@@ -182,6 +185,8 @@ def binary_graphs(draw: Draw) -> Graph:
 def mean_graphs(draw: Draw) -> Graph:
     shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
     axes = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True))
+    if draw(st.sampled_from([False, False, False, True])):  # an image of hundreds of pixels
+        shape, axes = (1, draw(st.integers(10, 20)), draw(st.integers(10, 20)), draw(st.integers(1, 9))), [1, 2]
     builder = GraphBuilder("mean")
     quant = draw(params(1e-2))
     x = builder.input("x", activation(shape, quant))

@@ -61,6 +61,11 @@ typedef struct {
 void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_max_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
+/* A mean over a whole image in two parts, so that rows can come one by one. Sums: rows of `channels` int32, row y of
+ * them the sum over the rows 0 to y of a; b holds the sums of the row before, and may be y. The mean reads the last. */
+void rlx_pool_sum_s8(const rlx_pool_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_pool_mean_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
 /* The mean of the real values, requantized from x_scale to out_scale. Padding as above. */
 typedef struct {
     int32_t in_h, in_w, channels, out_w, k_h, k_w;
@@ -84,6 +89,18 @@ void rlx_mul_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y,
 void rlx_add_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_sub_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_mul_onnx_s8(const rlx_binary_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* The same sums and differences of two tensors of the same shape, with the generator's constants: the operand a is the
+ * one of the larger scale, whichever that is. y may be the memory of either. */
+typedef struct {
+    const int32_t *table; /* [256] */
+    int32_t width, factor, multiplier, k, shift, low, high;
+} rlx_add_table_t;
+void rlx_add_table_s8(const rlx_add_table_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+typedef struct {
+    int32_t width, factor, offset, b_offset, b_multiplier, b_shift, multiplier, k, shift, low, high;
+} rlx_add_direct_t;
+void rlx_add_direct_s8(const rlx_add_direct_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Mean over two groups of axes: x is [row][reduce_0][keep_1][reduce_1][keep_2], y is [row][keep_1][keep_2]. */
 typedef struct {
@@ -148,6 +165,147 @@ void rlx_quantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32
 /* The same with ties to even. */
 void rlx_quantize_onnx_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_dequantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* ---- DSP: Cortex-M4, M7, M33 ---- */
+
+/* Convolution of one group without dilation, weights packed by the generator: rlx_conv_dsp.h, rlx_gemm_dsp.h.
+ * scratch: aligned to 16; its size stands in the kernel's file. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, low, high;
+    int32_t steps;     /* of the packed weights, 2 values of k each */
+    int32_t pointwise; /* 1: 1x1, stride 1 and no padding, so that rows may be taken together */
+} rlx_conv_dsp_t;
+void rlx_conv_dsp_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with int16 weights in the stream. */
+void rlx_conv_dsp_w16_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* Matrix product, weights packed by the generator: rlx_dense_dsp_s8.c. scratch: aligned to 16. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_c, out_c, low, high;
+} rlx_dense_dsp_t;
+void rlx_dense_dsp_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* The same with one scale; rlx_dense_one_scale_dsp_s8.c. offset, shift: K and e of rlx_dsp.h. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_c, out_c, low, high, multiplier, offset, shift;
+} rlx_dense_one_scale_dsp_t;
+void rlx_dense_one_scale_dsp_s8(
+    const rlx_dense_one_scale_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation, in tiles of tile_h rows x
+ * tile_w columns. along_y: lines of the planes in scratch run along y, else along x. stream: rlx_depthwise_dsp.h.
+ * scratch: aligned to 16; its size stands in the kernel's file. */
+typedef struct {
+    const int8_t *stream;
+    int32_t in_h, in_w, channels, out_w, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high;
+    int32_t tile_h, tile_w, along_y;
+} rlx_depthwise_dsp_t;
+void rlx_depthwise_dsp_s8(
+    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* ---- Armv7-M (Cortex-M3) ------------------------------------------------------------------------------------ */
+
+/* Convolution, 4 positions at a time. One group, no dilation. group: steps that two 16-bit fields can hold, 2 or 4.
+ * pointwise: 1 for a 1x1 kernel, stride 1 and no padding. scratch: see the kernel. */
+typedef struct {
+    const int32_t *stream; /* bias, weights and scales of each channel: rlx_gemm_v7m.h */
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, group, pointwise;
+} rlx_conv_v7m_t;
+void rlx_conv_v7m_s8(
+    const rlx_conv_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* Depthwise convolution, 6 neighbors at a time, an output channel per input channel; bands of band_h rows and band_w
+ * columns of y go through scratch: see the kernel. */
+typedef struct {
+    const int32_t *stream; /* bias, weights and scales of each channel: see the kernel */
+    int32_t in_h, in_w, in_c, out_w, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, band_h, band_w;
+} rlx_depthwise_v7m_t;
+void rlx_depthwise_v7m_s8(
+    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* Matrix product, 8 output channels at a time. */
+typedef struct {
+    const int32_t *stream; /* biases, weights and scales of groups of channels: see the kernel */
+    int32_t in_c, out_c, out_zp, low, high;
+} rlx_dense_v7m_t;
+void rlx_dense_v7m_s8(const rlx_dense_v7m_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
+/* ---- V6M: Cortex-M0, M0+ ---- */
+
+/* stream: as rlx_conv_v6m_s8.c says. blocks: a window's taps by four, rounded up. scratch: 32 * blocks + 5 * k_w * in_c
+ * bytes. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
+    int32_t blocks, x_zp, low, high;
+} rlx_conv_v6m_t;
+void rlx_conv_v6m_s8(
+    const rlx_conv_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* stream, scratch: as rlx_depthwise_v6m_s8.c says. multiplier: output channels of an input channel. band: output rows
+ * that are computed together. upright: 1 for pairs of rows, 0 for pairs of columns. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
+    int32_t multiplier, band, upright, x_zp, low, high;
+} rlx_depthwise_v6m_t;
+void rlx_depthwise_v6m_s8(
+    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* stream, scratch: as rlx_dense_v6m_s8.c says. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_c, out_c, low, high;
+} rlx_dense_v6m_t;
+void rlx_dense_v6m_s8(
+    const rlx_dense_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* ---- MVE: Cortex-M55, M85 ---- */
+
+/* stream: as rlx_gemm_mve.h says. blocks: a window's bytes by 16, rounded up. columns: that all windows of a row span, or
+ * 0 for 1x1 kernels without padding. rows_at_once: output rows laid out together, 1 or 2. spread_pixels: how many pixels
+ * of few channels one instruction moves to their columns, where the places of 16 bytes lie within 256; or 0.
+ * scratch: as rlx_conv_mve.h says. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
+    int32_t x_zp, out_zp, low, high, blocks, columns, rows_at_once, spread_pixels;
+} rlx_conv_mve_t;
+void rlx_conv_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_relu_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* stream: as rlx_depthwise_mve_s8.c says. along_y: strips run along y. pairs: two lines at once. rows_at_once: output rows
+ * of a band; along x 1, or 2 with `pairs`. out_c is in_c. scratch: buffer_bytes + 16 bytes. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
+    int32_t x_zp, out_zp, along_y, pairs, rows_at_once, buffer_bytes;
+} rlx_depthwise_mve_t;
+void rlx_depthwise_mve_s8(
+    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* stream: as rlx_dense_mve_s8.c says. blocks: in_c by 16, rounded up. scratch: 16 * blocks bytes, none where in_c is a
+ * multiple of 16. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_c, out_c, out_zp, low, high, blocks;
+} rlx_dense_mve_t;
+void rlx_dense_mve_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
+/* As rlx_add_mve_s8.c says. width: elements of a row. y may be a or b. */
+typedef struct {
+    int32_t width, factor_b, offset_b, multiplier_b, shift_b, factor, offset, multiplier, shift, out_zp, low, high;
+} rlx_add_mve_t;
+void rlx_add_mve_s8(const rlx_add_mve_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
+
+void rlx_avg_pool_mve_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 #if defined(__cplusplus)
 }

@@ -36,6 +36,7 @@ static int32_t exp_of_negative(int32_t a)
     const int32_t series = rlx_shift_right(rlx_high_mul(rlx_shift_right(x4, 2) + x3, ONE_THIRD) + x2, 1);
     int32_t result = EXP_MINUS_EIGHTH + rlx_high_mul(EXP_MINUS_EIGHTH, x + series);
     const int32_t remainder = rest - a;
+#pragma GCC unroll 1 /* small rather than quick: softmax is a small part of any model */
     for (int32_t i = 0; i < 7; i++) {
         if ((remainder & (quarter << i)) != 0) {
             result = rlx_high_mul(result, factors[i]);
@@ -49,6 +50,7 @@ static int32_t reciprocal_of_one_plus(int32_t a)
 {
     const int32_t half_denominator = (int32_t)(((int64_t)a + INT32_MAX + 1) >> 1);
     int32_t x = TWO_48_OVER_17 + rlx_high_mul(half_denominator, TWO_MINUS_32_OVER_17);
+#pragma GCC unroll 1
     for (int32_t i = 0; i < 3; i++) {
         const int32_t error = F2_ONE - rlx_high_mul(half_denominator, x);
         x += saturating_left(rlx_high_mul(x, error), 2);

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from rlx_edge.cgen import order
+from rlx_edge.cgen.order import Accesses
+
 if TYPE_CHECKING:
-    from rlx_edge.cgen.order import Accesses
     from rlx_edge.cgen.plan import Call
 
 
@@ -58,33 +61,46 @@ _BINARY_FIELDS = (
 _REQUANTIZE_FIELDS = ("width", "x_zp", "out_zp", "multiplier", "shift", "low", "high")
 _QUANTIZE_FIELDS = ("width", "scale_bits", "zero_point", "low", "high")
 
-CONV = Kernel("rlx_conv_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=896)
-DEPTHWISE = Kernel("rlx_depthwise_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=640)
+_PIXELS = partial(order.window_order, reads_again=True)
+"""A pixel after the other; its window is read again for each few channels."""
+
+CONV = Kernel("rlx_conv_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=896, order=_PIXELS)
+DEPTHWISE = Kernel("rlx_depthwise_s8", "rlx_conv_t", _WEIGHTS, _CONV_FIELDS, stack_bytes=640, order=_PIXELS)
 DENSE = Kernel(
     "rlx_dense_s8",
     "rlx_dense_t",
     _WEIGHTS,
     ("in_c", "out_c", "w_zp", "out_zp", "low", "high", "per_channel"),
+    order=order.rowwise_order,
 )
-AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"))
-MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"))
-ADD = Kernel("rlx_add_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
-SUB = Kernel("rlx_sub_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
-MUL = Kernel("rlx_mul_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True)
+AVG_POOL = Kernel("rlx_avg_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"), order=_PIXELS, stack_bytes=640)
+MAX_POOL = Kernel("rlx_max_pool_s8", "rlx_pool_t", (), (*_POOL_FIELDS, "half_up"), order=_PIXELS)
+POOL_SUM = replace(AVG_POOL, name="rlx_pool_sum_s8", inputs=2, order=order.pool_sum_order)
+POOL_MEAN = replace(AVG_POOL, name="rlx_pool_mean_s8", order=order.pool_mean_order)
+ADD = Kernel("rlx_add_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True, order=order.binary_order)
+SUB = Kernel("rlx_sub_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True, order=order.binary_order)
+MUL = Kernel("rlx_mul_s8", "rlx_binary_t", (), _BINARY_FIELDS, inputs=2, in_place=True, order=order.binary_order)
 MEAN = Kernel(
     "rlx_mean_s8",
     "rlx_mean_t",
     (),
     ("reduce_0", "keep_1", "reduce_1", "keep_2", "x_zp", "out_zp", "multiplier", "shift"),
+    order=order.mean_order,
 )
 SOFTMAX = Kernel(
-    "rlx_softmax_s8", "rlx_softmax_t", (), ("width", "multiplier", "left_shift", "diff_min"), in_place=True
+    "rlx_softmax_s8",
+    "rlx_softmax_t",
+    (),
+    ("width", "multiplier", "left_shift", "diff_min"),
+    in_place=True,
+    order=order.softmax_order,
 )
 PAD = Kernel(
     "rlx_pad_s8",
     "rlx_pad_t",
     (),
     ("in_h", "in_w", "in_c", "out_w", "out_c", "top", "left", "front", "value"),
+    order=order.pad_order,
 )
 TRANSPOSE = Kernel(
     "rlx_transpose_s8",
@@ -92,26 +108,42 @@ TRANSPOSE = Kernel(
     (),
     ("d1", "d2", "d3", "stride_0", "stride_1", "stride_2", "stride_3"),
 )
-COPY = Kernel("rlx_copy_s8", "rlx_copy_t", (), ("bytes",))
-REQUANTIZE = Kernel("rlx_requantize_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
-CLAMP = Kernel("rlx_clamp_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True)
-LOOKUP = Kernel("rlx_lookup_s8", "rlx_lookup_t", ("table",), ("width",), in_place=True)
-QUANTIZE = Kernel("rlx_quantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
-DEQUANTIZE = Kernel("rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS)
+COPY = Kernel("rlx_copy_s8", "rlx_copy_t", (), ("bytes",), order=order.copy_order)
+REQUANTIZE = Kernel(
+    "rlx_requantize_s8", "rlx_requantize_t", (), _REQUANTIZE_FIELDS, in_place=True, order=order.elementwise_order
+)
+CLAMP = replace(REQUANTIZE, name="rlx_clamp_s8")
+LOOKUP = Kernel("rlx_lookup_s8", "rlx_lookup_t", ("table",), ("width",), in_place=True, order=order.elementwise_order)
+QUANTIZE = Kernel(
+    "rlx_quantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS, order=partial(order.cast_order, read=4, write=1)
+)
+DEQUANTIZE = Kernel(
+    "rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS, order=partial(order.cast_order, read=1, write=4)
+)
 
 # Twins under the rounding rule onnx.
 CONV_ONNX = replace(CONV, name="rlx_conv_onnx_s8", stack_bytes=1152)
 DEPTHWISE_ONNX = replace(DEPTHWISE, name="rlx_depthwise_onnx_s8", stack_bytes=896)
 DENSE_ONNX = replace(DENSE, name="rlx_dense_onnx_s8", stack_bytes=704)
 AVG_POOL_ONNX = Kernel(
-    "rlx_avg_pool_onnx_s8", "rlx_pool_onnx_t", (), (*_POOL_FIELDS, "x_scale", "out_scale", "out_zp"), stack_bytes=1024
+    "rlx_avg_pool_onnx_s8",
+    "rlx_pool_onnx_t",
+    (),
+    (*_POOL_FIELDS, "x_scale", "out_scale", "out_zp"),
+    stack_bytes=1024,
+    order=_PIXELS,
 )
 ADD_ONNX = replace(ADD, name="rlx_add_onnx_s8", stack_bytes=1024)
 SUB_ONNX = replace(SUB, name="rlx_sub_onnx_s8", stack_bytes=1024)
 MUL_ONNX = replace(MUL, name="rlx_mul_onnx_s8", stack_bytes=768)
 MEAN_ONNX = replace(MEAN, name="rlx_mean_onnx_s8", stack_bytes=576)
 SOFTMAX_ONNX = Kernel(
-    "rlx_softmax_onnx_s8", "rlx_softmax_onnx_t", ("powers",), ("width", "mantissa", "shift", "out_zp"), in_place=True
+    "rlx_softmax_onnx_s8",
+    "rlx_softmax_onnx_t",
+    ("powers",),
+    ("width", "mantissa", "shift", "out_zp"),
+    in_place=True,
+    order=order.softmax_order,
 )
 QUANTIZE_ONNX = replace(QUANTIZE, name="rlx_quantize_onnx_f32", stack_bytes=704)
 
@@ -119,6 +151,6 @@ ALL: tuple[Kernel, ...] = (
     *(CONV, DEPTHWISE, DENSE, AVG_POOL, MAX_POOL, ADD, SUB, MUL, MEAN, SOFTMAX),
     *(PAD, TRANSPOSE, COPY, REQUANTIZE, CLAMP, QUANTIZE, DEQUANTIZE, LOOKUP),
     *(CONV_ONNX, DEPTHWISE_ONNX, DENSE_ONNX, AVG_POOL_ONNX, ADD_ONNX, SUB_ONNX, MUL_ONNX, MEAN_ONNX, SOFTMAX_ONNX),
-    QUANTIZE_ONNX,
+    *(QUANTIZE_ONNX, POOL_SUM, POOL_MEAN),
 )
 """The portable kernels, which run everywhere. cgen/variants/ has those of instruction sets."""

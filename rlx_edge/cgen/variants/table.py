@@ -4,9 +4,42 @@ from __future__ import annotations
 
 from rlx_edge.cgen import kernels
 from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.variants import (
+    add,
+    add_mve,
+    conv_dsp,
+    conv_mve,
+    conv_v6m,
+    conv_v7m,
+    dense_dsp,
+    dense_mve,
+    dense_v6m,
+    dense_v7m,
+    depthwise_dsp,
+    depthwise_mve,
+    depthwise_v6m,
+    depthwise_v7m,
+    pool_mve,
+)
 from rlx_edge.cgen.variants.variant import Variant
 
-VARIANTS: tuple[Variant, ...] = ()
+VARIANTS: tuple[Variant, ...] = (
+    *conv_mve.VARIANTS,
+    *depthwise_mve.VARIANTS,
+    *dense_mve.VARIANTS,
+    *add_mve.VARIANTS,
+    *pool_mve.VARIANTS,
+    *conv_dsp.VARIANTS,
+    *dense_dsp.VARIANTS,
+    *depthwise_dsp.VARIANTS,
+    *add.VARIANTS,
+    *conv_v6m.VARIANTS,
+    *depthwise_v6m.VARIANTS,
+    *dense_v6m.VARIANTS,
+    *conv_v7m.VARIANTS,
+    *depthwise_v7m.VARIANTS,
+    *dense_v7m.VARIANTS,
+)
 
 ALL_KERNELS: tuple[Kernel, ...] = tuple(
     {kernel.name: kernel for kernel in (*kernels.ALL, *(k for variant in VARIANTS for k in variant.kernels))}.values()

@@ -1,0 +1,46 @@
+/* rlx_dense_one_scale_dsp_s8: int8 matrix product for Cortex-M4, M7 and M33 (DSP extension), one scale for all channels.
+ *
+ * x [rows][in_c], y [rows][out_c], out_c >= 4. rlx_dense_dsp.h has the packed stream, the registers and the loop.
+ * Where out_c is no multiple of 4, the stream's last 4 channels are the last 4 of y: some are computed and written again.
+ *
+ * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; a right shift of
+ * 1 to 31 with K and K + h in int32.
+ * Scratch: 2 bytes for each value of x's row, whose number is rounded up to a multiple of 4.
+ * Reads a row of x before it writes the row of y. x and y may overlap where that allows it.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define RLX_DENSE_ONE_SCALE 1
+#define RLX_DENSE_UNROLL 16
+#include "rlx_dense_dsp.h"
+
+void rlx_dense_one_scale_dsp_s8(
+    const rlx_dense_one_scale_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
+{
+    const int32_t groups = (p->in_c + RLX_DENSE_VALUES - 1) / RLX_DENSE_VALUES;
+    const int32_t quad_words = RLX_DENSE_CHANNELS * (1 + groups);
+    const int32_t *const whole_end = p->stream + p->out_c / RLX_DENSE_CHANNELS * quad_words;
+    int16_t *wide = (int16_t *)scratch;
+    rlx_dense_product_t g = {.x = wide,
+                             .x_end = wide + groups * RLX_DENSE_VALUES,
+                             .skip = ((groups - 1) % RLX_DENSE_UNROLL + 1) * RLX_DENSE_CODE,
+                             .m = p->multiplier,
+                             .k = p->offset,
+                             .e = p->shift};
+    for (int32_t row = y0; row < y1; row++) {
+        int8_t *out = rlx_row(y, row);
+        rlx_dense_widen(wide, rlx_row(x, row), p->in_c);
+        g.stream = p->stream;
+        g.stream_end = whole_end;
+        g.out = out;
+        rlx_dense_multiply(&g);
+        if (p->out_c % RLX_DENSE_CHANNELS != 0) {
+            g.stream = whole_end;
+            g.stream_end = whole_end + quad_words;
+            g.out = out + p->out_c - RLX_DENSE_CHANNELS;
+            rlx_dense_multiply(&g);
+        }
+        if (p->low > -128 || p->high < 127) {
+            rlx_dsp_clamp(out, p->out_c, p->low, p->high);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+/* rlx_depthwise_v6m.h: the inner loops of rlx_depthwise_v6m_s8.c, which says what they compute; each in assembly and in C.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef RLX_DEPTHWISE_V6M_H
+#define RLX_DEPTHWISE_V6M_H
+
+#include "rlx_v6m.h"
+
+enum { STEP = 3 }; /* taps that are multiplied together */
+
+/* Rows of outputs of one channel (columns, if upright). Byte counts are for the assembly, which knows nothing else of the shape. */
+typedef struct {
+    const int32_t *plane;   /* the first pair's first word */
+    const int32_t *table;   /* lo, hi, weights [columns][k_h][STEP], rescale */
+    int8_t *out;            /* the first pair's first output */
+    int32_t out_step;       /* bytes from an output to the next one in its row */
+    int32_t out_pitch;      /* bytes to the next row */
+    int32_t rows;
+    int32_t row_bytes;      /* 2 * pairs * out_step */
+    int32_t line_rest;      /* bytes of a line, less the three words that were read */
+    int32_t to_next;        /* bytes from where a pair's last word ends to the next pair's first word */
+    int32_t plane_step;     /* bytes from a row's first word to the next row's */
+    int32_t mode;
+    int32_t odd;            /* 1: the first output of each row does not exist */
+    int32_t row_end;        /* these two are the assembly's */
+    int32_t column_end;
+    int32_t column_bytes;   /* mode 0: bytes of a column of weights; bytes to the next column of words */
+    int32_t to_column;
+    const int32_t *weights_end;
+    int32_t unused;
+} rows_t;
+
+#if RLX_V6M_ASM
+
+/* Registers: r0 r1 r2 weights, then products and their sums, r3 r4 r5 activations, r6 next word of the table, r7 next
+ * activations; r8 2^15, r9 line_rest, r10 r11 lo and hi, r12 the pair's first output, lr return.
+ * While rescaling: as RLX_V6M_RESCALE_ says, with the shift in r5; r7 and r12 stay.
+ * Stack: a copy of rows_t, whose `mode` becomes an address. */
+#define FLUSH(sum)                                                                                                    \
+    "    add " sum ", r8\n"                                                                                           \
+    "    add r10, " sum "\n"                                                                                          \
+    "    asrs " sum ", " sum ", #16\n"                                                                                \
+    "    add r11, " sum "\n"
+#define BEGIN                                                                                                         \
+    "    ldr r6, [sp, #4]\n"                                                                                          \
+    "    ldmia r6!, {r0, r1}\n"                                                                                       \
+    "    mov r10, r0\n"                                                                                               \
+    "    mov r11, r1\n"
+#define END                                                                                                           \
+    "    ldr r0, [sp, #32]\n"                                                                                         \
+    "    adds r7, r7, r0\n"                                                                                           \
+    "    bx lr\n"
+/* three products in r0, r1, r2 */
+#define PRODUCTS                                                                                                      \
+    "    ldmia r6!, {r0, r1, r2}\n"                                                                                   \
+    "    ldmia r7!, {r3, r4, r5}\n"                                                                                   \
+    "    muls r0, r3, r0\n"                                                                                           \
+    "    muls r1, r4, r1\n"                                                                                           \
+    "    muls r2, r5, r2\n"
+#define ROW_GROUP                                                                                                     \
+    PRODUCTS                                                                                                          \
+    "    adds r0, r0, r1\n"                                                                                           \
+    "    adds r0, r0, r2\n" FLUSH("r0")
+#define STORE_FIRST(rescale)                                                                                          \
+    "    mov r1, r11\n"                                                                                               \
+    "    lsls r1, r1, #16\n"                                                                                          \
+    "    mov r0, r10\n"                                                                                               \
+    "    subs r0, r0, r1\n" rescale("r5")                                                                             \
+    "    mov r1, r12\n"                                                                                               \
+    "    strb r0, [r1]\n"
+#define STORE_SECOND(rescale)                                                                                         \
+    "    mov r0, r11\n" rescale("r5")                                                                                 \
+    "    ldr r2, [sp, #12]\n"                                                                                         \
+    "    mov r1, r12\n"                                                                                               \
+    "    strb r0, [r1, r2]\n"
+
+RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
+{
+    __asm__ volatile(".syntax unified\n"
+                     "    push {r4-r7, lr}\n"
+                     "    mov r4, r8\n"
+                     "    mov r5, r9\n"
+                     "    mov r6, r10\n"
+                     "    mov r7, r11\n"
+                     "    push {r4-r7}\n"
+                     "    adds r0, r0, #48\n"
+                     "    ldmia r0!, {r1-r6}\n"
+                     "    push {r1-r6}\n"
+                     "    subs r0, r0, #48\n"
+                     "    ldmia r0!, {r1-r6}\n"
+                     "    push {r1-r6}\n"
+                     "    subs r0, r0, #48\n"
+                     "    ldmia r0!, {r1-r6}\n"
+                     "    push {r1-r6}\n"
+                     "    movs r0, #128\n"
+                     "    lsls r0, r0, #8\n"
+                     "    mov r8, r0\n"
+                     "    ldr r0, [sp, #28]\n"
+                     "    mov r9, r0\n"
+                     "    ldr r1, [sp, #40]\n"
+                     "    adr r0, 20f\n"
+                     "    cmp r1, #1\n"
+                     "    blo 1f\n"
+                     "    adr r0, 21f\n"
+                     "    beq 1f\n"
+                     "    adr r0, 22f\n"
+                     "1:  adds r0, r0, #1\n" /* Thumb code */
+                     "    str r0, [sp, #40]\n"
+                     "2:\n" /* a row */
+                     "    ldr r0, [sp, #8]\n"
+                     "    mov r12, r0\n"
+                     "    ldr r1, [sp, #24]\n"
+                     "    adds r0, r0, r1\n"
+                     "    str r0, [sp, #48]\n"
+                     "    ldr r7, [sp]\n"
+                     "    ldr r0, [sp, #44]\n"
+                     "    cmp r0, #0\n"
+                     "    beq 3f\n"
+                     "    ldr r0, [sp, #40]\n"
+                     "    blx r0\n"
+                     "    ldmia r6!, {r0, r3, r4, r5}\n"
+                     "    mov lr, r0\n"
+                     "    cmp r5, #255\n"
+                     "    bhi 4f\n"
+                     "    ldr r6, 10f\n"
+                     "    b 6f\n"
+                     "    .balign 4\n"
+                     "10: .word " RLX_V6M_INNER "\n"
+                     "3:\n" /* a pair */
+                     "    ldr r0, [sp, #40]\n"
+                     "    blx r0\n"
+                     "    ldmia r6!, {r0, r3, r4, r5}\n"
+                     "    mov lr, r0\n"
+                     "    cmp r5, #255\n"
+                     "    bls 5f\n"
+                     STORE_FIRST(RLX_V6M_RESCALE_SHORT)
+                     "4:\n"
+                     STORE_SECOND(RLX_V6M_RESCALE_SHORT)
+                     "    b 7f\n"
+                     "5:  ldr r6, 11f\n"
+                     STORE_FIRST(RLX_V6M_RESCALE_LONG)
+                     "6:\n"
+                     STORE_SECOND(RLX_V6M_RESCALE_LONG)
+                     "7:  add r12, r2\n"
+                     "    add r12, r2\n"
+                     "    ldr r0, [sp, #48]\n"
+                     "    cmp r12, r0\n"
+                     "    bne 3b\n"
+                     "    ldr r0, [sp]\n"
+                     "    ldr r1, [sp, #36]\n"
+                     "    adds r0, r0, r1\n"
+                     "    str r0, [sp]\n"
+                     "    ldr r0, [sp, #8]\n"
+                     "    ldr r1, [sp, #16]\n"
+                     "    adds r0, r0, r1\n"
+                     "    str r0, [sp, #8]\n"
+                     "    ldr r0, [sp, #20]\n"
+                     "    subs r0, r0, #1\n"
+                     "    str r0, [sp, #20]\n"
+                     "    beq 12f\n"
+                     "    b 2b\n"
+                     "12:\n"
+                     "    add sp, #72\n"
+                     "    pop {r4-r7}\n"
+                     "    mov r8, r4\n"
+                     "    mov r9, r5\n"
+                     "    mov r10, r6\n"
+                     "    mov r11, r7\n"
+                     "    pop {r4-r7, pc}\n"
+                     "    .balign 4\n"
+                     "11: .word " RLX_V6M_INNER "\n"
+                     "20:\n" /* mode 0: columns of three taps, in each its kernel rows */
+                     BEGIN
+                     "8:  ldr r0, [sp, #56]\n"
+                     "    adds r0, r0, r6\n"
+                     "    str r0, [sp, #52]\n"
+                     "9:\n" PRODUCTS
+                     "    adds r0, r0, r1\n" FLUSH("r0") FLUSH("r2")
+                     "    add r7, r9\n"
+                     "    ldr r0, [sp, #52]\n"
+                     "    cmp r6, r0\n"
+                     "    bne 9b\n"
+                     "    ldr r0, [sp, #60]\n"
+                     "    adds r7, r7, r0\n"
+                     "    ldr r0, [sp, #64]\n"
+                     "    cmp r6, r0\n"
+                     "    bne 8b\n" END
+                     "    .balign 4\n"
+                     "21:\n" /* mode 1; the third product of a row goes with the first one of the next */
+                     BEGIN PRODUCTS
+                     "    adds r0, r0, r1\n" FLUSH("r0")
+                     "    add r7, r9\n"
+                     "    ldmia r6!, {r0, r1}\n"
+                     "    ldmia r7!, {r3, r4, r5}\n"
+                     "    muls r0, r3, r0\n"
+                     "    adds r0, r0, r2\n" FLUSH("r0")
+                     "    muls r1, r4, r1\n"
+                     "    ldmia r6!, {r0}\n"
+                     "    muls r0, r5, r0\n"
+                     "    adds r0, r0, r1\n" FLUSH("r0")
+                     "    add r7, r9\n" PRODUCTS
+                     "    adds r0, r0, r1\n" FLUSH("r0") FLUSH("r2") END
+                     "    .balign 4\n"
+                     "22:\n" /* mode 2 */
+                     BEGIN ROW_GROUP
+                     "    add r7, r9\n" ROW_GROUP
+                     "    add r7, r9\n" ROW_GROUP END);
+}
+
+/* Words [0, count) of a line with stride 1 from bytes x, `step` apart: word i is byte i - 1 and, above it, byte i. Word
+ * 0 holds byte -1 beforehand. Returns the end of what was written; count >= 1. 6 instructions a word. */
+RLX_V6M_NAKED static int32_t *shared_words(RLX_V6M_UNUSED int32_t *words, RLX_V6M_UNUSED const int8_t *x,
+                                           RLX_V6M_UNUSED int32_t step, RLX_V6M_UNUSED int32_t count)
+{
+    __asm__ volatile(".syntax unified\n"
+                     "    push {r4-r7, lr}\n"
+                     "    ldr r4, [r0]\n"
+                     "    movs r6, #0\n"
+                     "    lsrs r3, r3, #1\n"
+                     "    bcc 1f\n"
+                     "    ldrsb r5, [r1, r6]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r5, #16\n"
+                     "    adds r4, r4, r7\n"
+                     "    stmia r0!, {r4}\n"
+                     "    movs r4, r5\n"
+                     "    cmp r3, #0\n"
+                     "    beq 2f\n"
+                     "1:\n"
+                     "    ldrsb r5, [r1, r6]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r5, #16\n"
+                     "    adds r4, r4, r7\n"
+                     "    stmia r0!, {r4}\n"
+                     "    ldrsb r4, [r1, r6]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r4, #16\n"
+                     "    adds r5, r5, r7\n"
+                     "    stmia r0!, {r5}\n"
+                     "    subs r3, r3, #1\n"
+                     "    bne 1b\n"
+                     "2:\n"
+                     "    pop {r4-r7, pc}\n");
+}
+
+/* Words of pairs of three taps with stride 2: five bytes of x a pair, `step` apart, of which the last one is the next
+ * pair's first one. Returns the end of what was written; pairs >= 1. 19 instructions a pair. */
+RLX_V6M_NAKED static int32_t *pair_words(RLX_V6M_UNUSED int32_t *words, RLX_V6M_UNUSED const int8_t *x,
+                                         RLX_V6M_UNUSED int32_t step, RLX_V6M_UNUSED int32_t pairs)
+{
+    __asm__ volatile(".syntax unified\n"
+                     "    push {r4-r7, lr}\n"
+                     "    lsls r3, r3, #2\n"
+                     "    muls r3, r2, r3\n"
+                     "    movs r4, #0\n"
+                     "    ldrsb r4, [r1, r4]\n"
+                     "    adds r1, r1, r2\n"
+                     "    adds r3, r3, r1\n"
+                     "    mov r12, r3\n"
+                     "    movs r3, #0\n"
+                     "1:\n"
+                     "    ldrsb r5, [r1, r3]\n"
+                     "    adds r1, r1, r2\n"
+                     "    ldrsb r6, [r1, r3]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r6, #16\n"
+                     "    adds r4, r4, r7\n"
+                     "    stmia r0!, {r4}\n"
+                     "    ldrsb r7, [r1, r3]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r7, #16\n"
+                     "    adds r5, r5, r7\n"
+                     "    stmia r0!, {r5}\n"
+                     "    ldrsb r4, [r1, r3]\n"
+                     "    adds r1, r1, r2\n"
+                     "    lsls r7, r4, #16\n"
+                     "    adds r6, r6, r7\n"
+                     "    stmia r0!, {r6}\n"
+                     "    cmp r1, r12\n"
+                     "    bne 1b\n"
+                     "    pop {r4-r7, pc}\n");
+}
+
+/* Bytes as words; 4 * `words` of them. 10 instructions for four. */
+RLX_V6M_NAKED static void widen(
+    RLX_V6M_UNUSED int32_t *to, RLX_V6M_UNUSED const int32_t *from, RLX_V6M_UNUSED int32_t words)
+{
+    __asm__ volatile(".syntax unified\n"
+                     "    push {r4-r7, lr}\n"
+                     "1:\n"
+                     "    ldmia r1!, {r3}\n"
+                     "    sxtb r4, r3\n"
+                     "    lsls r5, r3, #16\n"
+                     "    asrs r5, r5, #24\n"
+                     "    lsls r6, r3, #8\n"
+                     "    asrs r6, r6, #24\n"
+                     "    asrs r7, r3, #24\n"
+                     "    stmia r0!, {r4-r7}\n"
+                     "    subs r2, r2, #1\n"
+                     "    bne 1b\n"
+                     "    pop {r4-r7, pc}\n");
+}
+
+#else /* the same in C */
+
+typedef struct {
+    uint32_t lo;
+    int32_t hi;
+} sums_t;
+
+/* One group: `count` products. */
+static void group(sums_t *s, const int32_t *weights, const uint32_t *acts, int32_t count)
+{
+    uint32_t f = 1u << 15;
+    for (int32_t i = 0; i < count; i++) {
+        f += (uint32_t)weights[i] * acts[i];
+    }
+    rlx_v6m_flush(f, &s->lo, &s->hi);
+}
+
+/* Sums of one pair; `next` is where its words begin, and then where the next pair's do. Returns the rescale. */
+static const rlx_v6m_scale_t *sum_pair(const rows_t *r, const int32_t **next, sums_t *s)
+{
+    const int32_t *weights = r->table + 2;
+    const int32_t line = r->line_rest / 4 + STEP;
+    *s = (sums_t){(uint32_t)r->table[0], r->table[1]};
+    if (r->mode == 0) {
+        while (weights != r->weights_end) {
+            for (int32_t y = 0; y < r->column_bytes / (4 * STEP); y++, weights += STEP, *next += line) {
+                const uint32_t acts[STEP] = {(uint32_t)(*next)[0], (uint32_t)(*next)[1], (uint32_t)(*next)[2]};
+                group(s, weights, acts, 2);
+                group(s, weights + 2, acts + 2, 1);
+            }
+            *next += r->to_column / 4;
+        }
+    } else {
+        static const uint8_t ends[3][9] = {{0}, {2, 4, 6, 8, 9}, {3, 6, 9}};
+        uint32_t acts[9];
+        for (int32_t i = 0; i < 9; i++) {
+            acts[i] = (uint32_t)(*next)[i / STEP * line + i % STEP];
+        }
+        int32_t first = 0;
+        for (int32_t i = 0; first < 9; first = ends[r->mode][i++]) {
+            group(s, weights + first, acts + first, ends[r->mode][i] - first);
+        }
+        weights += 9;
+        *next += 2 * line + STEP;
+    }
+    *next += r->to_next / 4;
+    return (const rlx_v6m_scale_t *)(const void *)weights;
+}
+
+static void run_rows(const rows_t *r)
+{
+    for (int32_t y = 0; y < r->rows; y++) {
+        const int32_t *next = r->plane + y * (r->plane_step / 4);
+        int8_t *out = r->out + y * r->out_pitch;
+        for (int32_t at = 0; at < r->row_bytes; at += 2 * r->out_step) {
+            sums_t s;
+            const rlx_v6m_scale_t *scale = sum_pair(r, &next, &s);
+            if (at != 0 || r->odd == 0) {
+                out[at] = rlx_v6m_rescale((int32_t)(s.lo - ((uint32_t)s.hi << 16)), scale);
+            }
+            out[at + r->out_step] = rlx_v6m_rescale(s.hi, scale);
+        }
+    }
+}
+
+static int32_t *shared_words(int32_t *words, const int8_t *x, int32_t step, int32_t count)
+{
+    int32_t before = *words;
+    for (int32_t i = 0; i < count; i++) {
+        *words++ = before + x[i * step] * (1 << 16);
+        before = x[i * step];
+    }
+    return words;
+}
+
+static int32_t *pair_words(int32_t *words, const int8_t *x, int32_t step, int32_t pairs)
+{
+    for (int32_t t = 0; t < pairs; t++, x += 4 * step) {
+        for (int32_t k = 0; k < STEP; k++) {
+            *words++ = x[k * step] + x[(k + 2) * step] * (1 << 16);
+        }
+    }
+    return words;
+}
+
+static void widen(int32_t *to, const int32_t *from, int32_t words)
+{
+    for (int32_t i = 0; i < 4 * words; i++) {
+        to[i] = (int8_t)((uint32_t)from[i / 4] >> 8 * (i % 4) & 0xFFu);
+    }
+}
+
+#endif
+
+#endif

@@ -1,0 +1,139 @@
+"""Convolutions on Cortex-M4, M7 and M33: 4 positions x 2 channels a tile (firmware/kernels/rlx_conv_dsp.h)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.lower_windows import bounds
+from rlx_edge.cgen.order import window_order
+from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.rows import image_views
+from rlx_edge.cgen.target import Isa
+from rlx_edge.cgen.variants import packing, proofs
+from rlx_edge.cgen.variants.proofs import Weighted
+from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.ir import Array, Graph, Node
+from rlx_edge.ir.ops import QConv2d
+from rlx_edge.ir.ops.conv import pad_sides
+
+POSITIONS, UNROLL = 4, 8
+ACCUMULATOR_BITS = 30
+
+FIELDS = (
+    *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
+    *("stride_h", "stride_w", "pad_top", "pad_left", "x_zp", "low", "high"),
+    *("steps", "pointwise"),
+)
+CONV = Kernel(
+    "rlx_conv_dsp_s8",
+    "rlx_conv_dsp_t",
+    ("stream",),
+    FIELDS,
+    stack_bytes=960,
+    scratch=True,
+    order=partial(window_order, pixels=1),
+)
+"""Its tiles of 4 positions read earlier and write later than a pixel at a time does, which the order says."""
+
+CONV_W16 = replace(CONV, name="rlx_conv_dsp_w16_s8")
+
+
+def step_order(k_h: int, run: int) -> Array:
+    """Which weights a step multiplies: [steps, 2] indices into a window [k_h][run], -1 for none.
+
+    Of each kernel row words of 4 values as (0, 2), (1, 3); then what is left over of all rows, two a step.
+    """
+    taps = np.arange(k_h * run).reshape(k_h, run)
+    whole = run // 4 * 4
+    words = taps[:, :whole].reshape(-1, 2, 2).swapaxes(1, 2) if whole else taps[:, :0].reshape(-1, 2, 2)
+    rest = taps[:, whole:].ravel()
+    rest = np.pad(rest, (0, len(rest) % 2), constant_values=-1)
+    return np.concatenate([words.reshape(-1, 2), rest.reshape(-1, 2)])
+
+
+def pack(w: Weighted, offsets: Array, order: Array, *, wide: bool) -> Array:
+    """The stream of rlx_gemm_dsp.h: channel pairs with bias, weights step by step, and requantization."""
+    rows = np.concatenate([w.rows.astype(np.int16), np.zeros((len(w.rows), 1), np.int16)], axis=1)
+    pairs = packing.channel_groups(len(rows), 2)
+    pieces = []
+    for pair, moves in zip(pairs, packing.steps_to_next(pairs), strict=True):
+        bias = w.bias[pair] * (2 if wide else 1)
+        steps = rows[pair][:, order]  # [channel, step, 2]
+        weights = 2 * steps.transpose(1, 0, 2) if wide else steps.transpose(1, 2, 0).astype(np.int8)
+        scales = [w.multipliers[pair], offsets[pair], w.shifts[pair] + 256 * moves]
+        pieces += [packing.int32(bias), weights, packing.int32(np.stack(scales, axis=1))]
+    return packing.stream(pieces)
+
+
+def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    """Calls of rlx_conv_dsp_s8, or why it cannot compute the node."""
+    return _lower(graph, node, CONV, wide=False)
+
+
+def conv_w16(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    """The same by rlx_conv_dsp_w16_s8, whose weights are int16 in flash."""
+    return _lower(graph, node, CONV_W16, wide=True)
+
+
+def _lower(graph: Graph, node: Node, kernel: Kernel, *, wide: bool) -> tuple[Call, ...] | str:
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, QConv2d)
+    if op.groups != 1 or op.dilation != (1, 1):
+        return "it has groups or dilation"
+    w = proofs.weighted(graph, node)
+    if isinstance(w, str):
+        return w
+    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
+    offsets = proofs.offsets(w)
+    if refused is not None or isinstance(offsets, str):
+        return refused or str(offsets)
+    order = step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3])
+    params = _params(op, x.type.shape, node.type.shape, len(order))
+    constants = {"stream": Constant("stream", pack(w, offsets, order, wide=wide))}
+    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), _work(params, node.type.shape)
+    return tuple(
+        Call(kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, w.text)
+        for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
+    )
+
+
+def _copies(op: QConv2d, taps: int) -> int:
+    """Scratch for copies of 4 windows that the image's border or a ring of rows cuts, in bytes."""
+    return POSITIONS * (-(-taps // 4) * 4) if any(pad_sides(op.padding)) or op.kernel_size[0] > 1 else 0
+
+
+def _params(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], steps: int) -> dict[str, int]:
+    (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
+    top, left, _, _ = pad_sides(op.padding)
+    pointwise = (k_h, k_w, stride_h, stride_w) == (1, 1, 1, 1) and not any(pad_sides(op.padding))
+    return {
+        **dict(in_h=x[1], in_w=x[2], in_c=x[3], out_w=y[2], out_c=y[3], k_h=k_h, k_w=k_w),
+        **dict(stride_h=stride_h, stride_w=stride_w, pad_top=top, pad_left=left, x_zp=op.x_zp, **bounds(op.clamp)),
+        **dict(steps=steps, pointwise=int(pointwise)),
+    }
+
+
+def _work(p: dict[str, int], y: tuple[int, ...]) -> dict[str, int]:
+    """Counts of the kernel's loops: tiles of 4 positions, tiles of 4 positions x 2 channels, passes of their unrolled
+    loop, steps in them, steps widened, outputs that a narrower clamp goes over again."""
+    positions, pairs = y[1] * y[2], -(-p["out_c"] // 2)
+    tiles = -(-positions // POSITIONS)
+    tile_pairs = tiles * pairs
+    return {
+        "tiles": tiles,
+        "tile_pairs": tile_pairs,
+        "passes": tile_pairs * -(-p["steps"] // UNROLL),
+        "steps": tile_pairs * p["steps"],
+        "widened": tiles * p["steps"],
+        "clamped": positions * p["out_c"] * int(p["low"] > -128 or p["high"] < 127),
+    }
+
+
+VARIANTS = (
+    Variant("conv_dsp", Isa.DSP, QConv2d, (CONV,), conv),
+    Variant("conv_dsp_w16", Isa.DSP, QConv2d, (CONV_W16,), conv_w16),
+)

@@ -1,0 +1,110 @@
+"""Depthwise convolutions on Cortex-M4, M7 and M33: byte planes of 4 channels (firmware/kernels/rlx_depthwise_dsp.h)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.lower_windows import bounds
+from rlx_edge.cgen.order import Accesses, Window
+from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.rows import image_views
+from rlx_edge.cgen.target import Isa
+from rlx_edge.cgen.variants import packing, proofs
+from rlx_edge.cgen.variants.depthwise_tiles import TAPS, Tiling, accesses, choose_tiling, scratch_bytes, work
+from rlx_edge.cgen.variants.proofs import Weighted
+from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.ir import Array, Graph, Node
+from rlx_edge.ir.ops import QConv2d
+from rlx_edge.ir.ops.conv import pad_sides
+
+ACCUMULATOR_BITS = 30
+RECORD = np.dtype([("bias", "<i4"), ("multiplier", "<i4"), ("weights", "i1", 9), ("shift", "i1")])
+PLACES = ((0, 0), (1, 0), (0, 2), (1, 2), (2, 0), (0, 1), (2, 2), (1, 1), (2, 1))
+"""(outer, inner) of a record's weights."""
+
+FIELDS = (
+    *("in_h", "in_w", "channels", "out_w", "k_h", "k_w", "stride_h", "stride_w", "pad_top", "pad_left"),
+    *("x_zp", "out_zp", "low", "high", "tile_h", "tile_w", "along_y"),
+)
+
+
+def order(call: Call) -> Accesses:
+    """Tile by tile, 4 channels at a time."""
+    return accesses(Window.of(call), _tiling(call), call.first_row, call.rows)
+
+
+def _tiling(call: Call) -> Tiling:
+    return Tiling(call.params["tile_h"], call.params["tile_w"], bool(call.params["along_y"]))
+
+
+DEPTHWISE = Kernel(
+    "rlx_depthwise_dsp_s8",
+    "rlx_depthwise_dsp_t",
+    ("stream",),
+    FIELDS,
+    stack_bytes=832,
+    scratch=True,
+    order=order,
+)
+
+
+def pack(w: Weighted, k_h: int, k_w: int, along_y: bool) -> Array:
+    """The stream of rlx_depthwise_dsp.h: a record a channel, as int8 [channels * 18]."""
+    kernels = np.zeros((len(w.rows), TAPS, TAPS), np.int8)
+    kernels[:, :k_h, :k_w] = w.rows.reshape(-1, k_h, k_w)
+    if along_y:
+        kernels = kernels.transpose(0, 2, 1)
+    records = np.zeros(len(w.rows), RECORD)
+    records["bias"] = packing.int32(2 * w.bias)
+    records["multiplier"] = packing.int32(w.multipliers)
+    records["weights"] = np.stack([kernels[:, outer, inner] for outer, inner in PLACES], axis=1)
+    records["shift"] = w.shifts
+    return records.view(np.int8)
+
+
+def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    """Calls of rlx_depthwise_dsp_s8, or why it cannot compute the node."""
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, QConv2d)
+    channels, (k_h, k_w) = x.type.shape[3], op.kernel_size
+    if op.groups != channels or channels == 1 or node.type.shape[3] != channels or op.dilation != (1, 1):
+        return "it is not depthwise with a channel each, or has dilation"
+    if max(k_h, k_w) > TAPS:
+        return f"the kernel has {k_h}x{k_w} taps, more than {TAPS}x{TAPS}"
+    w = proofs.weighted(graph, node)
+    if isinstance(w, str):
+        return w
+    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
+    offsets = proofs.offsets(w)
+    if refused is not None or isinstance(offsets, str):
+        return refused or str(offsets)
+    return _calls(graph, node, w)
+
+
+def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, QConv2d)
+    _, in_h, in_w, channels = x.type.shape
+    _, out_h, out_w, _ = node.type.shape
+    top, left, _, _ = pad_sides(op.padding)
+    (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
+    geometry = dict(in_h=in_h, in_w=in_w, out_w=out_w, k_h=k_h, k_w=k_w, stride_h=stride_h, stride_w=stride_w)
+    geometry |= dict(pad_top=top, pad_left=left)
+    window = Window(**geometry, in_c=channels, out_c=channels, x_pitch=in_w * channels, y_pitch=out_w * channels)
+    tiling = choose_tiling(window, out_h)
+    if tiling is None:
+        return f"strides {stride_h} and {stride_w} are both more than 2"
+    params = geometry | dict(channels=channels, x_zp=op.x_zp, out_zp=op.out_zp, **bounds(op.clamp))
+    params |= dict(tile_h=tiling.height, tile_w=tiling.width, along_y=int(tiling.along_y))
+    constants = {"stream": Constant("stream", pack(w, k_h, k_w, tiling.along_y))}
+    counts = work(window, tiling, out_h)
+    counts["clamped"] = int(op.clamp not in (None, (-128, 127))) * out_h * out_w * channels
+    scratch = scratch_bytes(tiling, (stride_h, stride_w))
+    return tuple(
+        Call(DEPTHWISE, params, (source,), target, out_h, constants, scratch, counts, w.text)
+        for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
+    )
+
+
+VARIANTS = (Variant("depthwise_dsp", Isa.DSP, QConv2d, (DEPTHWISE,), depthwise),)
