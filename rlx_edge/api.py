@@ -14,6 +14,8 @@ import numpy as np
 from rlx_edge.cgen.bundle import BundledModel, generate, is_bundle, open_bundle
 from rlx_edge.cgen.emit import short_names
 from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.options import DEFAULT, Optimize, Options
+from rlx_edge.cgen.predict import predict as predict_costs
 from rlx_edge.cgen.target import TARGETS, get_target
 from rlx_edge.check import check_model
 from rlx_edge.data import Data, load_data
@@ -21,6 +23,7 @@ from rlx_edge.device.boards import Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
+from rlx_edge.device.memory import check_memory
 from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.toolchain import find_compiler
@@ -56,18 +59,29 @@ def save(graph: Graph, path: Path | str) -> None:
     formats_save.save(freeze(to_nhwc(graph)) if tflite and not is_float(graph) else graph, path)
 
 
-def build(models: Mapping[str, Graph], board: Board | str, out: Path | str, target: str | None = None) -> Firmware:
+def build(
+    models: Mapping[str, Graph],
+    board: Board | str,
+    out: Path | str,
+    target: str | None = None,
+    options: Options = DEFAULT,
+) -> Firmware:
     """Generate a bundle for the board's core and build its firmware, all within the folder `out`.
 
-    Raises ToolError for a missing compiler, and for a folder that holds other files, before anything is written.
+    Raises ToolError for a missing compiler, and for a folder that holds other files, before anything is written; and
+    EdgeError when a budget cannot be met or the board's memory would not hold the models, before anything is compiled.
     """
     board, out = load_board(board) if isinstance(board, str) else board, Path(out)
-    cpu = board.chip.cpu
-    chosen = get_target(target or (cpu if cpu in TARGETS else "portable"))
+    chosen = get_target(target or target_of(board))
     find_compiler()
     claim_build_folder(out)
-    generate(models, out / BUNDLE, chosen)
+    generate(models, out / BUNDLE, chosen, options=options, check=lambda plans: check_memory(board, plans))
     return build_firmware(out / BUNDLE, list(models), board, out)
+
+
+def target_of(board: Board) -> str:
+    """The name of the target that a board's core is."""
+    return board.chip.cpu if board.chip.cpu in TARGETS else "portable"
 
 
 def open_build(out: Path | str) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:
@@ -177,13 +191,16 @@ class _Engine:
 
 
 def profile(out: Path | str, model: str | None = None) -> Profile:
-    """Instructions, flash, RAM and stack of a build, counted in the emulator."""
+    """Instructions, flash, RAM and stack of a build, counted in the emulator, beside what was predicted."""
     firmware, board, models = open_build(out)
-    return profile_emulated(board, firmware, pick(models, model).name)
+    bundled = pick(models, model)
+    return profile_emulated(board, firmware, bundled.name).beside(predict_costs(bundled.plan))
 
 
 __all__ = [
     "EdgeError",
+    "Optimize",
+    "Options",
     "Recipe",
     "apply_recipe",
     "build",

@@ -11,6 +11,7 @@ import typer
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import is_bundle
+from rlx_edge.cgen.options import DEFAULT, Optimize, Options
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
     BoardName,
@@ -19,13 +20,17 @@ from rlx_edge.cli_options import (
     DataFile,
     Dims,
     Emulate,
+    FlashBudget,
     Json,
     Model,
     Name,
+    OptimizeFor,
     Output,
     Port,
     Preprocessing,
+    RamBudget,
     Samples,
+    StackBudget,
     Taps,
     check_import,
     load_int8,
@@ -44,7 +49,7 @@ from rlx_edge.engines import is_float
 from rlx_edge.errors import DeviceError, EdgeError, ToolError
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
-from rlx_edge.report import tables
+from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, out, print_json, progress, say
 
 MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
@@ -52,15 +57,25 @@ BUILD_ONLY_MODEL = Annotated[str | None, typer.Option("--model", help="which mod
 
 
 def build(
-    model: Model, out_dir: Output, board: BoardName = DEFAULT_BOARD, name: Name = None, json: Json = False
+    model: Model,
+    out_dir: Output,
+    board: BoardName = DEFAULT_BOARD,
+    name: Name = None,
+    optimize: OptimizeFor = Optimize.BALANCED,
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
+    stack_budget: StackBudget = None,
+    json: Json = False,
 ) -> None:
     """Generate C and build firmware for a board."""
-    firmware = _build(load_int8(model), model, board, name, out_dir)
+    options = Options(optimize, flash_budget, ram_budget, stack_budget)
+    firmware = _build(load_int8(model), model, board, name, out_dir, options)
     _print_sizes(firmware, json)
 
 
-def _build(graph: Graph, path: Path, board: str, name: str | None, out_dir: Path) -> Firmware:
-    return api.build({identifier(name or suggest_identifier(path.name)): graph}, load_board(board), out_dir)
+def _build(graph: Graph, path: Path, board: str, name: str | None, out_dir: Path, options: Options) -> Firmware:
+    in_c = identifier(name or suggest_identifier(path.name))
+    return api.build({in_c: graph}, load_board(board), out_dir, options=options)
 
 
 def _print_sizes(firmware: Firmware, json: bool) -> None:
@@ -114,23 +129,32 @@ def profile(
     source: Annotated[Path, typer.Argument(help="a build folder, or a model (with --board)", show_default=False)],
     board: Annotated[str | None, typer.Option("--board", help="build the model for this board first")] = None,
     model: BUILD_ONLY_MODEL = None,
+    optimize: OptimizeFor = Optimize.BALANCED,
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
+    stack_budget: StackBudget = None,
     json: Json = False,
 ) -> None:
-    """Instructions per layer, flash, RAM and stack, counted in the emulator."""
+    """Instructions per layer, flash, RAM and stack, counted in the emulator, beside what was predicted."""
+    options = Options(optimize, flash_budget, ram_budget, stack_budget)
     if not source.exists() and source.suffix not in MODEL_SUFFIXES:
         raise EdgeError(f"there is no folder {source}")
     if is_bundle(source):
         raise EdgeError(f"{source}: this is a bundle; build it for a board first (rlx-edge build)")
     if source.is_dir():
+        if options != DEFAULT:
+            raise EdgeError(f"{source} is built already: give --optimize and budgets to rlx-edge build")
         made = api.profile(source, model)
     else:
         with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:
-            _build(load_int8(source), source, board or DEFAULT_BOARD, None, Path(folder))
+            _build(load_int8(source), source, board or DEFAULT_BOARD, None, Path(folder), options)
             made = api.profile(Path(folder), model)
     if json:
         print_json("profile", dataclasses.asdict(made))
         return
-    out.print(tables.profile_table(made))
+    out.print(cost_tables.profile_table(made))
+    if made.predicted_instructions is not None:
+        say(cost_tables.profile_verdict(made))
     say(
         f"flash {made.flash_bytes:,} bytes, RAM {made.ram_bytes:,} bytes, stack used {made.stack_bytes:,} bytes "
         f"(the link adds {made.link_flash_bytes:,} of flash and {made.link_ram_bytes:,} of RAM)"
@@ -154,9 +178,14 @@ def deploy(
     taps: Taps = False,
     dims: Dims = None,
     check: CheckImport = False,
+    optimize: OptimizeFor = Optimize.BALANCED,
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
+    stack_budget: StackBudget = None,
     json: Json = False,
 ) -> None:
     """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
+    options = Options(optimize, flash_budget, ram_budget, stack_budget)
     _check_before_deploy(load_board(board), out_dir, port, emulate)
     graph = open_model(model, dims)
     checks = None
@@ -168,7 +197,7 @@ def deploy(
     warn(given.warnings)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
         folder = out_dir or Path(scratch)
-        firmware = _build(graph, model, board, name, folder)
+        firmware = _build(graph, model, board, name, folder, options)
         if not json:
             say(f"{firmware.board}: {tables.sizes_text(firmware.sizes)}")
         if out_dir is None:

@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rlx_edge import api
+from rlx_edge.cgen.options import Optimize, Options
+from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.planner import make_plan
+from rlx_edge.cgen.predict import Prediction, predict
 from rlx_edge.cgen.target import TargetConfig, get_target
 from rlx_edge.cli_options import (
     CheckData,
     CheckImport,
     Dims,
+    FlashBudget,
     Json,
     Model,
+    OptimizeFor,
     Preprocessing,
+    RamBudget,
+    StackBudget,
     check_import,
     float_text,
     given_samples,
     open_model,
 )
+from rlx_edge.device.boards import load_board
+from rlx_edge.device.memory import check_memory
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError, UnsupportedError
 from rlx_edge.ir import Graph
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.quant.explain_json import explanation_facts, read_explanation
-from rlx_edge.report import explain_tables, tables
+from rlx_edge.report import cost_tables, explain_tables, tables
 from rlx_edge.report.console import note, out, print_json, say
 
 
 def inspect(
     model: Model,
-    target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
+    target: Annotated[str | None, typer.Option("--target", help="portable (the default), cortex-m4, ...")] = None,
+    board: Annotated[
+        str | None, typer.Option("--board", help="for the core of this board, and whether it fits")
+    ] = None,
     explained: Annotated[
         bool, typer.Option("--explain", help="of a model that was quantized here: why it is as good as it is")
     ] = False,
@@ -40,14 +54,24 @@ def inspect(
     check: CheckImport = False,
     samples_file: CheckData = None,
     preprocess: Preprocessing = None,
+    optimize: OptimizeFor = Optimize.BALANCED,
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
+    stack_budget: StackBudget = None,
     json: Json = False,
 ) -> None:
-    """Ops, shapes, MACs and parameters; predicted RAM and flash; what the target cannot run, and why."""
+    """Ops, shapes, MACs and parameters; for a core, the chosen kernels and their predicted cost; what cannot run."""
+    options = Options(optimize, flash_budget, ram_budget, stack_budget)
+    asked = load_board(board) if board else None
+    chosen = get_target(target or (api.target_of(asked) if asked else "portable"))
     graph = open_model(model, dims)
     explanation = read_explanation(graph)
     if explained and explanation is None:
         raise EdgeError(f"{model}: holds no explanation; the .rlx file that `rlx-edge quantize` writes does")
-    facts = _facts(graph, get_target(target))
+    plan, problems = _plan(graph, chosen, options)
+    if plan is not None and asked is not None:
+        check_memory(asked, {model.stem: plan})
+    facts = _facts(graph, plan, problems)
     if explanation is not None:
         facts["quantization"] = explanation_facts(explanation)
     if check:
@@ -61,10 +85,29 @@ def inspect(
         out.print(tables.ends_table(graph))
         if explanation is not None:
             say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
-        _say_what_runs(model, graph, target, facts)
+        if plan is not None and (told := predict(plan)) is not None:
+            _show_prediction(told)
+        _say_what_runs(model, graph, chosen.name, facts)
 
 
-def _facts(graph: Graph, target: TargetConfig) -> dict[str, Any]:
+def _plan(graph: Graph, target: TargetConfig, options: Options) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan for a target, or why it cannot run the model."""
+    try:
+        return make_plan(graph, target, options), ()
+    except UnsupportedError as error:
+        return None, error.problems
+
+
+def _show_prediction(told: Prediction) -> None:
+    out.print(cost_tables.prediction_table(f"predicted for {told.core}", told))
+    say(cost_tables.prediction_text(told))
+    for name in told.rough:
+        note(f"warning: {name} was not measured on {told.core}; what is predicted of it is a rough guess")
+    for line in cost_tables.reason_lines(told.layers):
+        say(f"not taken: {line}")
+
+
+def _facts(graph: Graph, plan: Plan | None, problems: tuple[str, ...]) -> dict[str, Any]:
     """What is known of the model, for JSON."""
     layers = [
         {
@@ -84,11 +127,26 @@ def _facts(graph: Graph, target: TargetConfig) -> dict[str, Any]:
         "inputs": [tables.tensor_facts(node) for node in graph.inputs],
         "outputs": [tables.tensor_facts(node) for node in graph.output_nodes],
     }
-    try:
-        plan = make_plan(graph, target)
-    except UnsupportedError as error:
-        return facts | {"problems": list(error.problems)}
-    return facts | {"arena_bytes": plan.arena_bytes, "constant_bytes": plan.constant_bytes, "problems": []}
+    if plan is None:
+        return facts | {"problems": list(problems)}
+    facts |= {"arena_bytes": plan.arena_bytes, "constant_bytes": plan.constant_bytes, "problems": []}
+    told = predict(plan)
+    return facts if told is None else facts | _predicted_facts(told)
+
+
+def _predicted_facts(told: Prediction) -> dict[str, Any]:
+    """The prediction for JSON; its layers are the steps of the plan, which may be fewer than the model's."""
+    facts = dataclasses.asdict(told)
+    return {
+        "core": told.core,
+        "predicted_instructions": told.instructions,
+        "flash_bytes": told.flash_bytes,
+        "stack_bytes": told.stack_bytes,
+        "steps": [
+            {"predicted_instructions" if key == "instructions" else key: value for key, value in layer.items()}
+            for layer in facts["layers"]
+        ],
+    }
 
 
 def _say_what_runs(model: Path, graph: Graph, target: str, facts: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ import typer
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import is_bundle
+from rlx_edge.cgen.options import Optimize, Options
+from rlx_edge.cgen.predict import predict as predict_costs
 from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
@@ -19,13 +21,17 @@ from rlx_edge.cli_options import (
     DataFile,
     Dims,
     Engine,
+    FlashBudget,
     Json,
     Labels,
     Model,
     Name,
+    OptimizeFor,
     Output,
     Preprocessing,
+    RamBudget,
     Samples,
+    StackBudget,
     check_export,
     check_import,
     check_suffix,
@@ -41,7 +47,7 @@ from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
 from rlx_edge.formats.save import check_ending
 from rlx_edge.ir import Array, Graph, Requant
-from rlx_edge.report import tables
+from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, print_json, progress, say
 
 
@@ -135,6 +141,10 @@ def generate(
     name: Name = None,
     target: Annotated[str, typer.Option("--target", help="portable, cortex-m4, ...")] = "portable",
     with_link: Annotated[bool, typer.Option("--with-link", help="add the serial link, for your own firmware")] = False,
+    optimize: OptimizeFor = Optimize.BALANCED,
+    flash_budget: FlashBudget = None,
+    ram_budget: RamBudget = None,
+    stack_budget: StackBudget = None,
 ) -> None:
     """Write C: a shared folder of kernels and a folder a model. Several names are separated by commas.
 
@@ -146,16 +156,19 @@ def generate(
         raise EdgeError(f"{len(models)} models need as many different names: say --name {wanted}")
     graphs = {identifier(n): load_int8(path) for n, path in zip(names, models, strict=True)}
     before = _models_there(out_dir)
-    made = api.generate(graphs, out_dir, get_target(target), with_link)
+    options = Options(optimize, flash_budget, ram_budget, stack_budget)
+    made = api.generate(graphs, out_dir, get_target(target), with_link, options)
     for verb, there in (("replaced", [n for n in before if n in graphs]), ("removed", set(before) - set(graphs))):
         if there:
             note(f"{out_dir} held a bundle already: {verb} {', '.join(sorted(there))}")
     for bundled in made:
-        plan = bundled.plan
+        plan, told = bundled.plan, predict_costs(bundled.plan)
         say(
             f"{bundled.name}: {len(plan.steps)} steps, arena {plan.arena_bytes:,} bytes, "
             f"constants {plan.constant_bytes:,} bytes, in {out_dir / bundled.name}"
         )
+        if told is not None:
+            say(f"{bundled.name}: {cost_tables.prediction_text(told)}")
 
 
 def _models_there(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rlx_edge.cgen.options import Optimize
 from rlx_edge.check import GIVEN_SAMPLES, Check, check_exported, check_model
 from rlx_edge.data import Data, load_data
 from rlx_edge.engines import is_float
@@ -48,6 +49,17 @@ CheckImport = Annotated[
 CheckData = Annotated[
     Path | None, typer.Option("--data", help="samples for --check, beside random ones", show_default=False)
 ]
+OptimizeFor = Annotated[
+    Optimize,
+    typer.Option("--optimize", help="fewest instructions, least flash, or balanced: the least product of the two"),
+]
+FlashBudget = Annotated[
+    int | None, typer.Option("--flash-budget", help="bytes that constants, kernels and the model's own code may take")
+]
+RamBudget = Annotated[
+    int | None, typer.Option("--ram-budget", help="bytes that the arena may take; 0 for the smallest that is found")
+]
+StackBudget = Annotated[int | None, typer.Option("--stack-budget", help="bytes that a run may take of the stack")]
 Rule = Annotated[Requant, typer.Option("--requant", help=RULES)]
 
 

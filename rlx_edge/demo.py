@@ -22,7 +22,7 @@ from rlx_edge.ir import Array, Graph
 from rlx_edge.ir.ops import Param
 from rlx_edge.quant.quantize import apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, effort
-from rlx_edge.report import tables
+from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import progress, stages
 from rlx_edge.report.pictures import BLOCKS, PLAIN, side_by_side
 from rlx_edge.resources import digits_dir
@@ -112,7 +112,7 @@ class Demo:
 
     def _profile(self) -> None:
         self._step("Started in the emulator, which counts what each layer takes", f"rlx-edge profile {BUILD}")
-        self.out.print(tables.profile_table(api.profile(self.folder / BUILD)))
+        self.out.print(cost_tables.profile_table(api.profile(self.folder / BUILD)))
 
     def _parity(self, given: Data) -> ParityResult:
         emulate = "" if self.board.purely_emulated else " --emulate"

@@ -259,7 +259,8 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_two_models_share_the_arena_of_the_larger() -> None:
     table = model_table(["kws", "vww"])
     assert "{&kws_model, &vww_model}" in table
-    assert "RLX_MAX(RLX_MAX(16u, KWS_ARENA_BYTES), VWW_ARENA_BYTES)" in table
+    assert "RLX_ALIGNAS(16) uint8_t kws[KWS_ARENA_BYTES];\n    RLX_ALIGNAS(16) uint8_t vww[VWW_ARENA_BYTES];" in table
+    assert "rlx_app_arena[sizeof(arenas_t)]" in table
     assert "rlx_app_model_count = 2u" in table
 
 

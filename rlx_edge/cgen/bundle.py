@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from rlx_edge.cgen.emit import emit
+from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.target import TARGETS, TargetConfig, get_target
@@ -26,6 +28,10 @@ from rlx_edge.resources import firmware_dir
 
 MANIFEST = "bundle.json"
 SCHEMA = "rlx-edge bundle 1"
+
+
+Check = Callable[[Mapping[str, Plan]], None]
+"""Of plans by model name; raises EdgeError when they will not do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +50,23 @@ class BundledModel:
 
 
 def generate(
-    models: Mapping[str, Graph], out: Path, target: TargetConfig = TARGETS["portable"], with_link: bool = False
+    models: Mapping[str, Graph],
+    out: Path,
+    target: TargetConfig = TARGETS["portable"],
+    with_link: bool = False,
+    options: Options = DEFAULT,
+    check: Check | None = None,
 ) -> tuple[BundledModel, ...]:
     """Write a bundle with these models (C name -> int8 graph) to the folder `out`; a bundle there is replaced.
 
-    Only files that rlx-edge wrote are replaced or removed; everything is written whole before any of them. Raises
-    UnsupportedError when the target cannot run a model, and EdgeError when a file of somebody else is in the way.
+    Only files that rlx-edge wrote are replaced or removed; everything is written whole before any of them. `check` sees
+    the plans before anything is written, and may raise. Raises UnsupportedError when the target cannot run a model, and
+    EdgeError when a budget cannot be met or a file of somebody else is in the way.
     """
     out = out.resolve()
-    plans = {name: make_plan(graph, target) for name, graph in models.items()}
+    plans = {name: make_plan(graph, target, options) for name, graph in models.items()}
+    if check is not None:
+        check(plans)
     files, hashes = _contents(plans, target, with_link)
     before = _manifest(out) if is_bundle(out) else {}
     _check_free(out, files, before)
@@ -106,7 +120,7 @@ def _contents(
     plans: Mapping[str, Plan], target: TargetConfig, with_link: bool
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """All files of a bundle by their path in it, and the models' hashes by name."""
-    files = {f"rlx/{file.name}": file.read_bytes() for file in _sources("kernels")}
+    files = {f"rlx/{file.name}": file.read_bytes() for file in _needed_sources(plans)}
     guard = f"/* Made by rlx-edge: which kernels these are. */\n#define RLX_BUNDLE_KERNELS {kernels_id()}\n"
     files["rlx/rlx_bundle.h"] = guard.encode()
     if with_link:
@@ -115,9 +129,31 @@ def _contents(
     for name, plan in plans.items():
         emitted = emit(plan, name, target, kernels_id())
         files |= {f"{name}/{file}": content.encode() for file, content in emitted.files.items()}
-        files[f"{name}/{name}.rlx"] = rlx_bytes(plan.graph.with_metadata(target=target.name, hash=emitted.hash))
+        files[f"{name}/{name}.rlx"] = rlx_bytes(_stored(plan, emitted.hash))
         hashes[name] = emitted.hash
     return files, hashes
+
+
+def _stored(plan: Plan, digest: str) -> Graph:
+    """The planned graph with all that its plan can be made from again."""
+    stored = replace(plan.graph, metadata=plan.options.stored_in(plan.graph.metadata))
+    return stored.with_metadata(target=plan.target, hash=digest, plan=plan.digest)
+
+
+def _needed_sources(plans: Mapping[str, Plan]) -> list[Path]:
+    """The C files of the kernels that the plans call, and all headers that these and the models include."""
+    folder = firmware_dir() / "kernels"
+    names = {"rlx_crc32.c", *_MODEL_HEADERS, *(kernel.source for plan in plans.values() for kernel in plan.kernels)}
+    found: set[str] = set()
+    while names - found:
+        name = min(names - found)
+        found.add(name)
+        names |= set(_INCLUDE.findall((folder / name).read_text()))
+    return [folder / name for name in sorted(found)]
+
+
+_MODEL_HEADERS = ("rlx.h", "rlx_crc32.h", "rlx_float.h", "rlx_kernels.h", "rlx_real.h", "rlx_requant.h")
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"', re.M)
 
 
 def _sources(folder: str) -> list[Path]:
@@ -169,7 +205,10 @@ def open_bundle(folder: Path) -> tuple[BundledModel, ...]:
     for name in files:
         if Path(name).suffix == ".rlx":
             graph = load_rlx(folder / name)
-            plan = make_plan(graph, get_target(graph.metadata.get("target", "portable")))
+            target = get_target(graph.metadata.get("target", "portable"))
+            plan = make_plan(graph, target, Options.of_metadata(graph.metadata))
+            if graph.metadata.get("plan") != plan.digest:
+                raise EdgeError(f"{folder}: was generated by another version of rlx-edge; generate it again")
             models.append(BundledModel(Path(name).stem, folder.resolve(), graph.metadata.get("hash", ""), plan))
     return tuple(models)
 

@@ -11,11 +11,14 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rlx_edge.cgen import text
+from rlx_edge.cgen.costs import build_flags, costs_of
 from rlx_edge.cgen.emit_steps import StepText, WeightText, collect_weights, step_texts
 from rlx_edge.cgen.lower_windows import float_bits
 from rlx_edge.cgen.plan import Plan, Tensor
+from rlx_edge.cgen.planner import declared_stack
+from rlx_edge.cgen.predict import predict
 from rlx_edge.cgen.preprocess_tables import PreprocessTables, preprocess_tables
-from rlx_edge.cgen.target import TargetConfig
+from rlx_edge.cgen.target import TargetConfig, get_target
 from rlx_edge.ir import DType
 from rlx_edge.reference.fixedpoint import input_rounding, round_half_away
 
@@ -75,7 +78,11 @@ class ModelText:
     hash_bytes: str
     macs: int
     arena_bytes: int
+    arena_bound: int
+    input_preserved: bool
     stack_bytes: int
+    stack_note: str
+    cost_lines: tuple[str, ...]
     inputs: tuple[PortText, ...]
     outputs: tuple[PortText, ...]
     output_indices: tuple[int, ...]
@@ -86,6 +93,7 @@ class ModelText:
     weights_crc: str
     proofs: tuple[str, ...]
     has_constant_views: bool
+    has_stages: bool
     preprocess: PreprocessTables | None
     ties_to_even: bool
 
@@ -142,7 +150,11 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         hash_bytes="0",
         macs=sum(plan.graph.macs(node) for node in plan.graph.nodes),
         arena_bytes=plan.arena_bytes,
+        arena_bound=plan.arena_bound,
+        input_preserved=plan.input_preserved,
         stack_bytes=plan.stack_bytes,
+        stack_note=_stack_note(plan, name),
+        cost_lines=_cost_lines(plan),
         inputs=tuple(_port(plan, name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
         outputs=tuple(_port(plan, name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
         output_indices=plan.outputs,
@@ -155,10 +167,33 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         has_constant_views=any(
             not isinstance(view.base, int) for step in plan.steps for call in step.calls for view in call.inputs
         ),
+        has_stages=any(step.lines for step in plan.steps),
         preprocess=None
         if len(inputs) > 1
         else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type, input_rounding(plan.graph)),
         ties_to_even=input_rounding(plan.graph) is not round_half_away,
+    )
+
+
+def _cost_lines(plan: Plan) -> tuple[str, ...]:
+    """What the model will take of its core, for people."""
+    told = predict(plan)
+    if told is None:
+        return ()
+    return (
+        f"Predicted for {told.core}, compiled with {build_flags()}: {told.instructions:,} instructions a run;",
+        f"{told.flash_bytes:,} bytes of flash: {told.constant_bytes:,} of constants, {told.kernel_bytes:,} of kernels, "
+        f"{told.code_bytes:,} of the code below.",
+        *(f"A rough guess, as {name} was not measured." for name in told.rough),
+    )
+
+
+def _stack_note(plan: Plan, name: str) -> str:
+    if costs_of(get_target(plan.target)) is None:
+        return f"upper bound of what {name}_run takes"
+    return (
+        f"upper bound of what {name}_run takes, compiled with {build_flags()}; {declared_stack(plan.steps)} under any "
+        "optimization level"
     )
 
 

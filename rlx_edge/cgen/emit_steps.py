@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx_edge.cgen import text
+from rlx_edge.cgen.emit_stages import layers_of, nodes_of, row_order, stage_lines
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call, Constant, Plan, Step, View
 from rlx_edge.ir import Array
@@ -53,6 +54,8 @@ class StepText:
     lines: tuple[str, ...]
     params: tuple[ParamsText, ...]
     calls: tuple[str, ...]
+    stage_order: str | None = None
+    """Of a stage: which of `calls` makes its next row, as a table; each call is then for the row y."""
 
 
 def collect_weights(plan: Plan) -> tuple[tuple[WeightText, ...], Mapping[int, str]]:
@@ -84,7 +87,7 @@ def _constants(step: Step) -> list[Constant]:
 
 
 def step_texts(plan: Plan, names: Mapping[int, str]) -> tuple[StepText, ...]:
-    offsets = {tensor.node: tensor.offset for tensor in plan.tensors}
+    offsets = {tensor.node: tensor.offset for tensor in plan.tensors} | dict(plan.line_offsets)
     return tuple(_step_text(plan, i, step, names, offsets) for i, step in enumerate(plan.steps))
 
 
@@ -92,22 +95,44 @@ def _step_text(plan: Plan, index: int, step: Step, names: Mapping[int, str], off
     node = plan.graph.nodes[step.node]
     params: dict[tuple[int, int], ParamsText] = {}
     calls = []
-    for call in step.calls:
+    for call in layers_of(step) if step.lines else step.calls:
         key = (id(call.params), id(call.constants))
         if key not in params:
             suffix = f"_{len(params)}" if params else ""
             params[key] = ParamsText(call.kernel.struct, f"p{index:02}{suffix}", _fields(call, names))
-        calls.append(_call_text(call, params[key].name, names, offsets, plan.scratch_offsets.get(index, 0)))
+        rows = "y, y + 1" if step.lines else f"{call.first_row}, {call.rows}"
+        calls.append(_call_text(call, params[key].name, names, offsets, plan.scratch_offsets.get(index, 0), rows))
     macs = plan.graph.macs(node)
-    lines = [f"{operand.name}: {operand.type}" for operand in plan.graph.operands(node) if operand.id in offsets]
+    if step.lines:
+        macs = sum(plan.graph.macs(plan.graph.nodes[i]) for i in nodes_of(plan.graph, step))
+    return StepText(
+        f"step_{index:02}",
+        node.name,
+        "Stage" if step.lines else node.op.kind_name,
+        macs,
+        tuple(_step_lines(plan, step, macs, offsets)),
+        tuple(params.values()),
+        tuple(calls),
+        text.number_table(row_order(step)) if step.lines else None,
+    )
+
+
+def _step_lines(plan: Plan, step: Step, macs: int, offsets: Mapping[int, int]) -> list[str]:
+    """What the comment above a step says."""
+    graph, node = plan.graph, plan.graph.nodes[step.node]
+    lines = []
+    if step.lines:
+        lines += [*stage_lines(graph, step)]
+    else:
+        lines += [f"{operand.name}: {operand.type}" for operand in graph.operands(node) if operand.id in offsets]
     lines.append(f"-> {node.name}: {node.type}")
     lines.append(f"{macs:,} MACs" if macs else f"{node.type.elements:,} elements")
     lines += dict.fromkeys(call.proof for call in step.calls if call.proof)
     if node.sources and node.sources != (node.name,):
         lines.append(f"from {', '.join(node.sources)}")
-    return StepText(
-        f"step_{index:02}", node.name, node.op.kind_name, macs, tuple(lines), tuple(params.values()), tuple(calls)
-    )
+    if node.channels is not None:
+        lines.append(str(node.channels))
+    return lines
 
 
 def _fields(call: Call, names: Mapping[int, str]) -> tuple[str, ...]:
@@ -119,15 +144,16 @@ def _fields(call: Call, names: Mapping[int, str]) -> tuple[str, ...]:
 
 
 def _call_text(
-    call: Call, params: str, names: Mapping[int, str], offsets: Mapping[int, int], scratch_offset: int
+    call: Call, params: str, names: Mapping[int, str], offsets: Mapping[int, int], scratch_offset: int, rows: str
 ) -> str:
     views = ", ".join(_view_text(view, names, offsets) for view in (*call.inputs, call.output))
     scratch = f", arena + {scratch_offset}" if call.kernel.scratch else ""
-    return f"{call.kernel.name}(&{params}, {views}{scratch}, 0, {call.rows});"
+    return f"{call.kernel.name}(&{params}, {views}{scratch}, {rows});"
 
 
 def _view_text(view: View, names: Mapping[int, str], offsets: Mapping[int, int]) -> str:
     if isinstance(view.base, Constant):
         offset = f" + {view.offset}" if view.offset else ""
         return f"in_flash(W.{names[id(view.base)]}{offset}, {view.pitch})"
-    return f"at(arena, {offsets[view.base] + view.offset}, {view.pitch})"
+    place = f"arena, {offsets[view.base] + view.offset}, {view.pitch}"
+    return f"ring({place}, {view.ring})" if view.ring else f"at({place})"

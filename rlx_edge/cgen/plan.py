@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.ir import Array, Graph, TensorType
 
 
@@ -47,12 +49,34 @@ class Call:
     first_row: int = 0
 
 
+@dataclass(frozen=True)
+class Line:
+    """The memory of a tensor of which only some rows exist at a time: a ring of `rows` rows of `pitch` bytes, of the
+    tensor's `of` rows. The tensor of a running sum, which no node has, is numbered from len(graph.nodes) on."""
+
+    rows: int
+    pitch: int
+    of: int
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.pitch
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
-    """All calls that compute one tensor. A step without calls only renames a tensor (a reshape)."""
+    """All calls that compute one tensor. A step without calls only renames a tensor (a reshape).
+
+    `variant` names what was chosen among the ways to compute it; `reasons` says why others do not apply, a line each.
+    A stage computes several layers row by row, up to the tensor of `node`; the tensors within exist only as line
+    buffers: `lines`, by node.
+    """
 
     node: int
     calls: tuple[Call, ...]
+    variant: str = "portable"
+    reasons: tuple[str, ...] = ()
+    lines: Mapping[int, Line] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +95,9 @@ class Tensor:
 class Plan:
     """A model ready to be written as C. `tensors` has the inputs first; offsets are bytes from the arena's start.
 
-    `scratch_offsets`: where the scratch memory of a step lies, for the steps that have some.
+    `scratch_offsets`: where the scratch memory of a step lies, for the steps that have some. `line_offsets`: where the
+    line buffers of stages lie, by node. `arena_bound`: no arena for the same steps is smaller, by sums of live bytes.
+    `input_preserved`: a run leaves its inputs as they are. `target` and `options`: what it was made for.
     """
 
     graph: Graph
@@ -81,10 +107,29 @@ class Plan:
     stack_bytes: int
     proofs: tuple[str, ...]
     scratch_offsets: Mapping[int, int] = field(default_factory=dict)
+    line_offsets: Mapping[int, int] = field(default_factory=dict)
+    arena_bound: int = 0
+    input_preserved: bool = False
+    target: str = "portable"
+    options: Options = DEFAULT
 
     def tensor_of(self, node: int) -> int:
         """The index in `tensors` of a node's tensor."""
         return next(i for i, tensor in enumerate(self.tensors) if tensor.node == node)
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that tell this layout of memory and choice of kernels from any other."""
+        tensors = [(tensor.name, tensor.offset, tensor.type.bytes, tensor.step) for tensor in self.tensors]
+        calls = [[(call.kernel.name, call.rows, call.scratch) for call in step.calls] for step in self.steps]
+        facts = (
+            self.arena_bytes,
+            tensors,
+            calls,
+            sorted(self.scratch_offsets.items()),
+            sorted(self.line_offsets.items()),
+        )
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
     @property
     def outputs(self) -> tuple[int, ...]:

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from rlx_edge.cgen.choose import choose
+from collections.abc import Sequence
+
+from rlx_edge.cgen.budget import within_budgets
+from rlx_edge.cgen.costs import CALL_STACK_BYTES, costs_of
 from rlx_edge.cgen.legalize import legalize
-from rlx_edge.cgen.memory import plan_memory
+from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.cgen.plan import Plan, Step, Tensor
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import Graph
 from rlx_edge.passes.freeze import freeze
-from rlx_edge.passes.pipeline import clean
+from rlx_edge.passes.pipeline import clean, lean
 from rlx_edge.passes.to_nhwc import to_nhwc
 
-CALL_STACK_BYTES = 256
-"""What run, step and the call of a kernel take, beside the kernel itself."""
 
+def make_plan(graph: Graph, target: TargetConfig, options: Options = DEFAULT) -> Plan:
+    """Move to NHWC, freeze, leave out what no output needs, legalize, lower, and place every tensor.
 
-def make_plan(graph: Graph, target: TargetConfig) -> Plan:
-    """Move to NHWC, freeze, legalize, lower, and place every tensor.
-
-    Raises UnsupportedError listing everything that the target cannot run.
+    Raises UnsupportedError listing everything that the target cannot run, and EdgeError for a budget that is too small.
     """
-    lowered = freeze(clean(to_nhwc(graph)))  # A quantized ONNX model comes as NCHW.
+    lowered = lean(freeze(clean(to_nhwc(graph))))  # A quantized ONNX model comes as NCHW.
     proofs = legalize(lowered, target)
-    steps = choose(lowered, target)
-    layout = plan_memory(lowered, steps)
+    steps, layout = within_budgets(lowered, target, options)
     tensors = _tensors(lowered, steps, layout.offsets)
-    kernel_stack = max((call.kernel.stack_bytes for step in steps for call in step.calls), default=0)
     return Plan(
-        lowered, tensors, steps, layout.arena_bytes, CALL_STACK_BYTES + kernel_stack, proofs, layout.scratch_offsets
+        lowered,
+        tensors,
+        steps,
+        layout.arena_bytes,
+        stack_bytes(steps, target),
+        proofs,
+        layout.scratch_offsets,
+        line_offsets={node: layout.offsets[node] for step in steps for node in step.lines},
+        arena_bound=layout.bound,
+        input_preserved=layout.input_preserved,
+        target=target.name,
+        options=options,
     )
+
+
+def stack_bytes(steps: Sequence[Step], target: TargetConfig) -> int:
+    """Bounds what a run takes of the stack: as rlx-edge build compiles, for a core whose costs are known; else
+    under any optimization level."""
+    costs = costs_of(target)
+    if costs is None:
+        return declared_stack(steps)
+    return costs.run_stack + max((costs.stack_bytes(call) for step in steps for call in step.calls), default=0)
+
+
+def declared_stack(steps: Sequence[Step]) -> int:
+    """The same under any optimization level, on any core."""
+    return CALL_STACK_BYTES + max((call.kernel.stack_bytes for step in steps for call in step.calls), default=0)
 
 
 def _tensors(graph: Graph, steps: tuple[Step, ...], offsets: dict[int, int]) -> tuple[Tensor, ...]:

@@ -88,7 +88,7 @@ def build_firmware(
     _prepare(out, board, models)
 
     common, own = _sources(bundle, models, board), _app_sources(application)
-    macros = {"RLX_LINK_MAX_PAYLOAD": str(_max_payload(board)), **(defines or {})}
+    macros = {"RLX_LINK_MAX_PAYLOAD": str(max_payload(board)), **(defines or {})}
     flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
     places = [*common, *own, table, bare]
@@ -191,7 +191,7 @@ def _fact(facts: dict[str, Any], name: str, kind: type[T]) -> T:
     return found
 
 
-def _max_payload(board: Board) -> int:
+def max_payload(board: Board) -> int:
     """The link's payload: it has two buffers of that size, which must leave room for a model on small chips."""
     return 1024 if board.placement.data.bytes > SMALL_RAM_BYTES else 256
 

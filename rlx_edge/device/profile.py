@@ -7,11 +7,12 @@ same number in every run. Instructions are not cycles: what a board's memory and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
+from rlx_edge.cgen.predict import Prediction
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import Firmware
 from rlx_edge.device.emulator import ICOUNT_SHIFT, Emulator
@@ -21,12 +22,17 @@ from rlx_edge.errors import DeviceError
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """One step: the tensor it completes, its IR kind, multiply-accumulates, instructions (its call included)."""
+    """One step: the tensor it completes, its IR kind, multiply-accumulates, instructions (its call included).
+
+    `predicted_instructions` is None where the cost model knows nothing of the core.
+    """
 
     name: str
     op: str
     macs: int
     instructions: int
+    predicted_instructions: int | None = None
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,17 @@ class Profile:
     link_flash_bytes: int
     link_ram_bytes: int
     layers: tuple[LayerProfile, ...]
+    predicted_instructions: int | None = None
+
+    def beside(self, prediction: Prediction | None) -> Profile:
+        """The same with what was predicted of each layer."""
+        if prediction is None:
+            return self
+        layers = tuple(
+            replace(layer, predicted_instructions=told.instructions, variant=told.variant)
+            for layer, told in zip(self.layers, prediction.layers, strict=True)
+        )
+        return replace(self, layers=layers, predicted_instructions=prediction.instructions)
 
 
 def ticks_to_instructions(ticks: int, count_hz: int) -> int:

@@ -39,17 +39,17 @@ def board_header(board: Board) -> str:
 
 def model_table(models: Sequence[str]) -> str:
     """`rlx_app_models.c`: the models that the application serves, and one arena that fits the largest of them."""
-    size = "16u"
-    for name in models:
-        size = f"RLX_MAX({size}, {name.upper()}_ARENA_BYTES)"
+    sizes = {name: f"{name.upper()}_ARENA_BYTES" for name in models} or {"none": "16u"}
+    arenas = [f"    RLX_ALIGNAS(16) uint8_t {name}[{size}];" for name, size in sizes.items()]
     entries = ", ".join(f"&{name}_model" for name in models) or "0"
     lines = [
         "/* Written by rlx-edge: the models of this image. */",
         '#include "rlx.h"',
         *_includes(models),
         "",
-        "#define RLX_MAX(a, b) ((a) > (b) ? (a) : (b))",
-        f"#define RLX_APP_ARENA_BYTES {size}",
+        "typedef union {",
+        *arenas,
+        "} arenas_t;",
         "",
         "extern const rlx_model_t *const rlx_app_models[];",
         "extern const uint32_t rlx_app_model_count;",
@@ -58,8 +58,8 @@ def model_table(models: Sequence[str]) -> str:
         "",
         f"const rlx_model_t *const rlx_app_models[] = {{{entries}}};",
         f"const uint32_t rlx_app_model_count = {len(models)}u;",
-        '__attribute__((section(".rlx_arena"))) RLX_ALIGNAS(16) uint8_t rlx_app_arena[RLX_APP_ARENA_BYTES];',
-        "const uint32_t rlx_app_arena_bytes = RLX_APP_ARENA_BYTES;",
+        '__attribute__((section(".rlx_arena"))) RLX_ALIGNAS(16) uint8_t rlx_app_arena[sizeof(arenas_t)];',
+        "const uint32_t rlx_app_arena_bytes = sizeof(arenas_t);",
     ]
     return "\n".join(lines) + "\n"
 

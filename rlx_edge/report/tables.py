@@ -13,7 +13,6 @@ from rlx_edge.device.boards import Board
 from rlx_edge.device.build import FirmwareSizes
 from rlx_edge.device.doctor import Check
 from rlx_edge.device.parity import ParityResult
-from rlx_edge.device.profile import Profile
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
@@ -113,24 +112,6 @@ def _meaning(facts: Mapping[str, Any]) -> tuple[str, str, str]:
 def parameters_of(graph: Graph, operands: Sequence[int]) -> int:
     """Elements of the constant operands."""
     return sum(graph.nodes[i].type.elements for i in operands if graph.constant(graph.nodes[i]) is not None)
-
-
-def profile_table(profile: Profile) -> Table:
-    rows = [
-        (
-            short(layer.name),
-            layer.op,
-            layer.macs,
-            layer.instructions,
-            layer.instructions / layer.macs if layer.macs else "",
-        )
-        for layer in profile.layers
-    ]
-    macs = sum(layer.macs for layer in profile.layers)
-    per_mac = profile.instructions / macs if macs else ""
-    total = ("total", "", macs, profile.instructions, per_mac)
-    title = f"{escape(profile.model)} on {profile.board}: instructions (emulated, not cycles)"
-    return table(title, ("layer", "op", "MACs", "instructions", "per MAC"), rows, total)
 
 
 def sizes_text(sizes: FirmwareSizes) -> str:

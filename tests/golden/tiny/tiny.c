@@ -35,38 +35,34 @@ static inline rlx_view_t at(uint8_t *arena, uint32_t offset, int32_t pitch)
  *   x: i8[1, 6, 6, 2] s=0.0633866191 z=65
  *   -> conv: i8[1, 6, 6, 4] s=0.233258799 z=-50
  *   2,592 MACs
+ *   |accumulator| <= 178866 < 2^18, right shifts 7 to 10
  */
-static const rlx_conv_t p00 = {
-    .weights = W.s00_weights,
-    .bias = W.s00_bias,
-    .multipliers = W.s00_multipliers,
-    .shifts = W.s00_shifts,
+static const rlx_conv_dsp_t p00 = {
+    .stream = W.s00_stream,
     .in_h = 6, .in_w = 6, .in_c = 2, .out_w = 6, .out_c = 4, .k_h = 3, .k_w = 3,
-    .stride_h = 1, .stride_w = 1, .dilation_h = 1, .dilation_w = 1, .pad_top = 1, .pad_left = 1, .groups = 1,
-    .x_zp = 65, .w_zp = 0, .out_zp = -50, .low = -128, .high = 127, .per_channel = 1,
+    .stride_h = 1, .stride_w = 1, .pad_top = 1, .pad_left = 1, .x_zp = 65, .low = -128, .high = 127,
+    .steps = 9, .pointwise = 0,
 };
 static void step_00(uint8_t *arena)
 {
-    rlx_conv_s8(&p00, at(arena, 144, 12), at(arena, 0, 24), 0, 6);
+    rlx_conv_dsp_w16_s8(&p00, at(arena, 352, 12), at(arena, 256, 24), arena + 0, 0, 6);
 }
 
 /* Step 1: QConv2d depthwise
  *   conv: i8[1, 6, 6, 4] s=0.233258799 z=-50
  *   -> depthwise: i8[1, 6, 6, 4] s=0.59621805 z=-26
  *   1,296 MACs
+ *   |accumulator| <= 98416 < 2^17, right shifts 7 to 8
  */
-static const rlx_conv_t p01 = {
-    .weights = W.s01_weights,
-    .bias = W.s01_bias,
-    .multipliers = W.s01_multipliers,
-    .shifts = W.s01_shifts,
-    .in_h = 6, .in_w = 6, .in_c = 4, .out_w = 6, .out_c = 4, .k_h = 3, .k_w = 3,
-    .stride_h = 1, .stride_w = 1, .dilation_h = 1, .dilation_w = 1, .pad_top = 1, .pad_left = 1, .groups = 4,
-    .x_zp = -50, .w_zp = 0, .out_zp = -26, .low = -128, .high = 127, .per_channel = 1,
+static const rlx_depthwise_v7m_t p01 = {
+    .stream = W.s01_stream,
+    .in_h = 6, .in_w = 6, .in_c = 4, .out_w = 6, .k_h = 3, .k_w = 3, .stride_h = 1,
+    .stride_w = 1, .pad_top = 1, .pad_left = 1, .x_zp = -50, .out_zp = -26, .low = -128, .high = 127,
+    .band_h = 6, .band_w = 6,
 };
 static void step_01(uint8_t *arena)
 {
-    rlx_depthwise_s8(&p01, at(arena, 0, 24), at(arena, 144, 24), 0, 6);
+    rlx_depthwise_v7m_s8(&p01, at(arena, 256, 24), at(arena, 400, 24), arena + 0, 0, 6);
 }
 
 /* Step 2: Binary residual
@@ -74,15 +70,15 @@ static void step_01(uint8_t *arena)
  *   depthwise: i8[1, 6, 6, 4] s=0.59621805 z=-26
  *   -> residual: i8[1, 6, 6, 4] s=1.1924361 z=3
  *   144 elements
+ *   |sum| <= 116521871 < 2^27 over all codes, shift 19; operand 1 is linear
  */
-static const rlx_binary_t p02 = {
-    .width = 1, .channels = 24, .a_stride_w = 0, .a_stride_c = 1, .b_stride_w = 0, .b_stride_c = 1, .a_zp = -50,
-    .b_zp = -26, .out_zp = 3, .low = -128, .high = 127, .left_shift = 20, .a_multiplier = 1680323017, .a_shift = -2,
-    .b_multiplier = 1073741824, .b_shift = 0, .out_multiplier = 1073741824, .out_shift = -19,
+static const rlx_add_direct_t p02 = {
+    .width = 24, .factor = 1048576, .offset = 27262976, .b_offset = 104857600, .b_multiplier = 1680323017, .b_shift = 2, .multiplier = 1073741824,
+    .k = 1835008, .shift = 19, .low = -128, .high = 127,
 };
 static void step_02(uint8_t *arena)
 {
-    rlx_add_s8(&p02, at(arena, 0, 24), at(arena, 144, 24), at(arena, 0, 24), 0, 6);
+    rlx_add_direct_s8(&p02, at(arena, 400, 24), at(arena, 256, 24), at(arena, 0, 24), 0, 6);
 }
 
 /* Step 3: Pool pool
@@ -182,7 +178,7 @@ void tiny_reset(tiny_arena_t *arena)
 
 int8_t *tiny_input(tiny_arena_t *arena)
 {
-    return (int8_t *)(void *)(arena->bytes + 144);
+    return (int8_t *)(void *)(arena->bytes + 352);
 }
 
 const int8_t *tiny_output(const tiny_arena_t *arena)
@@ -206,7 +202,7 @@ float tiny_dequantize(int8_t value)
 
 int tiny_weights_ok(void)
 {
-    return rlx_crc32(0u, &W, 245) == 0x00d2c0dcu;
+    return rlx_crc32(0u, &W, 353) == 0xf56331d6u;
 }
 
 /* ---- The model as data ------------------------------------------------------------------------------------ */
@@ -224,9 +220,9 @@ const rlx_layer_t tiny_layers[TINY_STEPS] = {
 };
 
 static const rlx_tensor_t tensors[] = {
-    {"x", 144u, 72u, RLX_NO_STEP, 0.0633866191f, 65, RLX_S8, 4, {1, 6, 6, 2}},
-    {"conv", 0u, 144u, 0u, 0.233258799f, -50, RLX_S8, 4, {1, 6, 6, 4}},
-    {"depthwise", 144u, 144u, 1u, 0.59621805f, -26, RLX_S8, 4, {1, 6, 6, 4}},
+    {"x", 352u, 72u, RLX_NO_STEP, 0.0633866191f, 65, RLX_S8, 4, {1, 6, 6, 2}},
+    {"conv", 256u, 144u, 0u, 0.233258799f, -50, RLX_S8, 4, {1, 6, 6, 4}},
+    {"depthwise", 400u, 144u, 1u, 0.59621805f, -26, RLX_S8, 4, {1, 6, 6, 4}},
     {"residual", 0u, 144u, 2u, 1.1924361f, 3, RLX_S8, 4, {1, 6, 6, 4}},
     {"pool", 144u, 16u, 3u, 1.1924361f, 3, RLX_S8, 4, {1, 2, 2, 4}},
     {"flatten", 144u, 16u, 4u, 1.1924361f, 3, RLX_S8, 2, {1, 16}},

@@ -5,16 +5,10 @@
 #include <stdint.h>
 
 typedef struct {
-    int32_t s00_bias[4]; /* [4] of conv */
-    int32_t s00_multipliers[4]; /* [4] of conv */
-    int32_t s01_bias[4]; /* [4] of depthwise */
-    int32_t s01_multipliers[4]; /* [4] of depthwise */
+    int32_t s00_stream[52]; /* [52] of conv */
+    int32_t s01_stream[20]; /* [20] of depthwise */
     int32_t s05_bias[3]; /* [3] of dense */
     int32_t s05_multipliers[1]; /* [1] of dense */
-    int8_t s00_weights[72]; /* [4, 3, 3, 2] of conv */
-    int8_t s00_shifts[4]; /* [4] of conv */
-    int8_t s01_weights[36]; /* [3, 3, 4] of depthwise */
-    int8_t s01_shifts[4]; /* [4] of depthwise */
     int8_t s05_weights[48]; /* [3, 16] of dense */
     int8_t s05_shifts[1]; /* [1] of dense */
 } tiny_weights_t;

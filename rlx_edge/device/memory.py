@@ -1,0 +1,53 @@
+"""Whether a board's memory will hold some models, from their plans alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlx_edge.cgen.costs import CoreCosts, costs_of
+from rlx_edge.cgen.plan import Plan
+from rlx_edge.cgen.target import get_target
+from rlx_edge.device.boards import Board
+from rlx_edge.device.build import max_payload
+from rlx_edge.errors import EdgeError
+
+
+def check_memory(board: Board, plans: Mapping[str, Plan]) -> None:
+    """Raises EdgeError when flash or RAM would be too small for the models with start-up, link and stack.
+
+    What is predicted leaves out small things (names of tensors, alignment), so what passes here may still be refused by
+    the linker; what is refused here never fits.
+    """
+    targets = {plan.target for plan in plans.values()}
+    costs = costs_of(get_target(next(iter(targets)))) if len(targets) == 1 else None
+    if costs is None:
+        return
+    placement = board.placement
+    parts = []
+    flash = flash_bytes(costs, plans)
+    if flash > placement.code.bytes:
+        parts.append(f"{flash:,} bytes of {placement.code.name}, and there are {placement.code.bytes:,}")
+    arena = max((plan.arena_bytes for plan in plans.values()), default=0)
+    ram = costs.start_up_ram + costs.link_ram + 2 * max_payload(board) + board.stack_bytes
+    if placement.arena != placement.data and arena > placement.arena.bytes:
+        parts.append(f"{arena:,} bytes of {placement.arena.name}, and there are {placement.arena.bytes:,}")
+    elif placement.arena == placement.data and ram + arena > placement.data.bytes:
+        parts.append(
+            f"{ram + arena:,} bytes of {placement.data.name} (arena {arena:,}, stack {board.stack_bytes:,}, link "
+            f"{costs.link_ram + 2 * max_payload(board):,}), and there are {placement.data.bytes:,}"
+        )
+    stack = max((plan.stack_bytes for plan in plans.values()), default=0)
+    if stack > board.stack_bytes:
+        parts.append(f"{stack:,} bytes of stack, and the board reserves {board.stack_bytes:,}")
+    if parts:
+        raise EdgeError(
+            f"{', '.join(plans)} will not fit {board.name}: needs {'; '.join(parts)}; try --optimize size, "
+            "--ram-budget or a larger board"
+        )
+
+
+def flash_bytes(costs: CoreCosts, plans: Mapping[str, Plan]) -> int:
+    """Predicted flash of several models in one image, with start-up and link."""
+    kernels = {kernel.name for plan in plans.values() for kernel in plan.kernels}
+    own = sum(plan.constant_bytes + costs.code_bytes(plan.steps) for plan in plans.values())
+    return costs.start_up_flash + costs.link_flash + costs.kernel_bytes(kernels) + own

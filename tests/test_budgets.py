@@ -1,0 +1,117 @@
+"""Budgets: met where they can be, and else refused with the layer that needs most and the smallest that can be met."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command import good, refused
+from models import tiny_model
+
+from rlx_edge import api
+from rlx_edge.cgen.bundle import generate, open_bundle
+from rlx_edge.cgen.options import BUDGETS, DEFAULT, Optimize, Options
+from rlx_edge.cgen.planner import make_plan
+from rlx_edge.cgen.predict import predict
+from rlx_edge.cgen.target import get_target
+from rlx_edge.device.boards import load_board
+from rlx_edge.device.memory import check_memory
+from rlx_edge.errors import EdgeError
+
+M4 = get_target("cortex-m4")
+
+
+def figure(options: Options, budget: str) -> int:
+    """What the budget is about, in a plan of the tiny model."""
+    told = predict(make_plan(tiny_model(), M4, options))
+    assert told is not None
+    return {"flash_budget": told.flash_bytes, "ram_budget": told.ram_bytes, "stack_budget": told.stack_bytes}[budget]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_smallest_budget_that_is_named_can_be_met(budget: str) -> None:
+    with pytest.raises(EdgeError, match=f"^--{budget.replace('_', '-')} 1: layer '.*' needs most") as told:
+        make_plan(tiny_model(), M4, replace(DEFAULT, **{budget: 1}))
+    numbers = [int(text.replace(",", "")) for text in re.findall(r"([\d,]+) bytes is the smallest", str(told.value))]
+    assert len(numbers) == 1
+    assert figure(replace(DEFAULT, **{budget: numbers[0]}), budget) <= numbers[0]
+    with pytest.raises(EdgeError, match="is the smallest"):
+        make_plan(tiny_model(), M4, replace(DEFAULT, **{budget: numbers[0] - 1}))
+
+
+@pytest.mark.parametrize("optimize", Optimize)
+def test_a_flash_budget_is_kept_and_used(optimize: Optimize) -> None:
+    most = figure(Options(Optimize.SPEED), "flash_budget")
+    least = figure(Options(Optimize.SIZE), "flash_budget")
+    assert least < most, "or this test shows nothing"
+    for budget in (most, (least + most) // 2, least):
+        assert figure(Options(optimize, flash_budget=budget), "flash_budget") <= budget
+    told = predict(make_plan(tiny_model(), M4, Options(Optimize.SPEED, flash_budget=most)))
+    assert told == predict(make_plan(tiny_model(), M4, Options(Optimize.SPEED)))
+
+
+def test_options_are_remembered_by_the_bundle(tmp_path: Path) -> None:
+    options = Options(Optimize.SIZE, flash_budget=90_000, ram_budget=9_000)
+    (made,) = generate({"tiny": tiny_model()}, tmp_path, M4, options=options)
+    (opened,) = open_bundle(tmp_path)
+    assert opened.plan.options == options
+    assert [step.variant for step in opened.plan.steps] == [step.variant for step in made.plan.steps]
+    assert opened.plan.arena_bytes == made.plan.arena_bytes
+    (again,) = generate({"tiny": opened.plan.graph}, tmp_path, M4)
+    assert again.plan.options == DEFAULT, "old options do not leak into a new bundle"
+    assert open_bundle(tmp_path)[0].plan.options == DEFAULT
+
+
+@pytest.mark.parametrize("text", ["quick", "12.5"])
+def test_options_that_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(EdgeError, match="the model's options cannot be read"):
+        Options.of_metadata({"optimize": text} if text == "quick" else {"ram_budget": text})
+
+
+def test_a_budget_below_nothing_is_refused() -> None:
+    with pytest.raises(EdgeError, match="--flash-budget -1: a budget is a number of bytes"):
+        Options(flash_budget=-1)
+
+
+def test_a_board_that_is_too_small_is_told_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = load_board("mps2-an386")
+    place = board.placement
+    plans = {"tiny": make_plan(tiny_model(), M4)}
+    check_memory(board, plans)
+    flash = replace(place.code, bytes=12_000)
+    small = replace(board, placement=replace(place, code=flash, weights=flash), stack_bytes=16)
+    with pytest.raises(
+        EdgeError, match=r"^tiny will not fit mps2-an386: needs [\d,]+ bytes of \w+, and there are 12,000"
+    ):
+        check_memory(small, plans)
+    with pytest.raises(EdgeError, match=r"[\d,]+ bytes of stack, and the board reserves 16"):
+        check_memory(small, plans)
+    ram = replace(place.data, bytes=4_196)
+    small = replace(board, placement=replace(place, data=ram, arena=ram))
+    with pytest.raises(
+        EdgeError, match=r"bytes of \w+ \(arena [\d,]+, stack 4,096, link [\d,]+\), and there are 4,196"
+    ):
+        check_memory(small, plans)
+
+    def compiling(*_: object, **__: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(api, "build_firmware", compiling)
+    with pytest.raises(EdgeError, match="will not fit"):
+        api.build({"tiny": tiny_model()}, small, tmp_path / "out")
+    assert not (tmp_path / "out" / "bundle").exists()
+
+
+def test_flags_of_the_commands(tmp_path: Path) -> None:
+    model = tmp_path / "tiny.rlx"
+    api.save(tiny_model(), model)
+    made = good("generate", model, "-o", tmp_path / "c", "--target", "cortex-m4", "--optimize", "size")
+    assert "predicted for cortex-m4" in made
+    assert open_bundle(tmp_path / "c")[0].plan.options == Options(Optimize.SIZE)
+    assert refused("build", model, "-o", tmp_path / "b", "--flash-budget", "100").startswith(
+        "--flash-budget 100: layer"
+    )
+    shown = good("inspect", model, "--board", "mps2-an386")
+    assert "variant" in shown and "predicted for cortex-m4" in shown
