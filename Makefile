@@ -6,7 +6,7 @@ READY := .venv/ready
 ORACLE := .venv-oracle/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help setup demo test test-long lint bench bench-accuracy bench-calibration onnx-coverage readme clean
+.PHONY: help setup demo test test-long lint bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
@@ -14,8 +14,10 @@ help:
 	@echo 'make test-long  the tests that take long, too'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make bench      instructions, RAM and flash of the benchmark models'
+	@echo 'make bench-check  the same again, failing when a figure is worse than the kept one by 1%'
 	@echo 'make bench-accuracy  what each way of quantizing keeps of five float models (needs ../shared)'
 	@echo 'make bench-calibration  time and memory of calibration (needs ../shared)'
+	@echo 'make fit-costs  the cost model, from measurements of all kernels on all cores'
 	@echo 'make onnx-coverage  docs/onnx-coverage.md, from the node tests of the onnx package'
 	@echo 'make readme     the output of the demo, written into README.md'
 	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
@@ -53,11 +55,17 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 
+bench-check: $(READY)
+	$(BIN)/python benchmarks/bench.py --check
+
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py
 
 bench-calibration: $(READY)
 	$(BIN)/python benchmarks/bench_calibration.py
+
+fit-costs: $(READY)
+	$(BIN)/python benchmarks/fit_costs.py
 
 onnx-coverage: $(READY)
 	PYTHONPATH=tests $(BIN)/python scripts/onnx_coverage.py

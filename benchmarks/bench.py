@@ -1,88 +1,83 @@
-"""Instructions, flash and RAM of the MLPerf Tiny models on an emulated Cortex-M4, beside TensorFlow Lite Micro's.
+"""Instructions, RAM and flash of models on emulated cores, beside TensorFlow Lite Micro's.
 
-Run by `make bench`. Needs the models of ../shared. Prints the table and writes it to docs/benchmarks.md.
+`make bench` measures everything, writes docs/benchmarks.md and keeps the figures in benchmarks/results.json.
+`make bench-check` measures again and fails when any figure is worse than the kept one by more than 1%.
+The MLPerf Tiny models come from ../shared; without them only the project's own example is measured.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from rlx_edge import api
-from rlx_edge.device.profile import Profile
+from bench_page import page
+from measure import KEYS, MODES, measure, measure_growth
+from subjects import CORES, PUBLIC, ROOT, names
 
-ROOT = Path(__file__).resolve().parents[1]
-MODELS = ROOT.parent / "shared" / "models"
 PAGE = ROOT / "docs" / "benchmarks.md"
-BOARD = "mps2-an386"
-NAMES = ("kws", "ic", "vww", "ad")
+RESULTS = ROOT / "benchmarks" / "results.json"
+BASELINE = ROOT / "benchmarks" / "baseline.toml"
+TOLERANCE = 0.01
+GROWTH_KINDS = ("conv", "depthwise")
 
-HEAD = f"""# Benchmarks
-
-Written by `make bench`; do not edit. The int8 models of MLPerf Tiny, one inference on {BOARD} (Cortex-M4) in QEMU,
-which counts instructions: not cycles and not time. Flash and RAM are those of model, kernels and start-up, without
-the link and without the stack. The kernels are the portable C ones, the same on every core.
-
-TFLM: TensorFlow Lite Micro on the same emulator (`benchmarks/baseline.toml`), with CMSIS-NN, and with its reference
-kernels. Below 1 is better than TFLM.
-"""
+Results = dict[str, Any]
+"""{"models": {model: {core: {mode: row}}}, "growth": {kind: {core: {label: instructions per MAC}}}}"""
 
 
-def measure(name: str) -> Profile:
-    """Build and profile one model in a folder that is thrown away."""
-    with tempfile.TemporaryDirectory(prefix="rlx-edge-bench-") as folder:
-        graph = api.load(MODELS / f"{name}_int8.tflite")
-        api.build({name: graph}, api.load_board(BOARD), Path(folder))
-        return api.profile(Path(folder))
+def measure_all() -> Results:
+    """`balanced` on every core; the other modes on the M4."""
+    models: Results = {}
+    for name in names():
+        models[name] = {core: {"balanced": measure(name, core)} for core in CORES}
+        for mode in MODES:
+            models[name]["M4"].setdefault(mode, None)
+            models[name]["M4"][mode] = models[name]["M4"][mode] or measure(name, "M4", mode)
+    growth = {kind: {core: measure_growth(kind, core) for core in CORES} for kind in GROWTH_KINDS}
+    return {"models": models, "growth": growth}
 
 
-def summary(profiles: dict[str, Profile], baseline: dict[str, Any]) -> list[str]:
-    """The table of whole models, as Markdown lines."""
-    cmsis, reference = baseline["tflm_cmsis_nn"], baseline["tflm_reference"]
-    lines = [
-        "| model | instructions | to TFLM reference | to TFLM + CMSIS-NN | flash | to TFLM | RAM | to TFLM | stack |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, made in profiles.items():
-        cells = [
-            f"{made.instructions:,}",
-            f"{made.instructions / reference[name]['instructions']:.2f}",
-            f"{made.instructions / cmsis[name]['instructions']:.2f}",
-            f"{made.flash_bytes:,}",
-            f"{made.flash_bytes / cmsis[name]['flash']:.2f}",
-            f"{made.ram_bytes:,}",
-            f"{made.ram_bytes / cmsis[name]['ram']:.2f}",
-            f"{made.stack_bytes:,}",
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+def worse(kept: Results, now: Results) -> list[str]:
+    """A line for each figure that is more than 1% above the kept one. Predictions are no figures of merit."""
+    found = []
+    for name, cores in now["models"].items():
+        for core, modes in cores.items():
+            for mode, row in modes.items():
+                before = kept["models"].get(name, {}).get(core, {}).get(mode)
+                for key in KEYS:
+                    if before and key != "predicted_instructions" and row[key] > before[key] * (1 + TOLERANCE):
+                        found.append(f"{name} on {core}, {mode}: {key} {before[key]:,} -> {row[key]:,}")
+    for kind, cores in now["growth"].items():
+        for core, labels in cores.items():
+            for label, value in labels.items():
+                before = kept["growth"].get(kind, {}).get(core, {}).get(label)
+                if before is not None and value > before * (1 + TOLERANCE):
+                    found.append(f"{kind}, {label}, on {core}: {before} -> {value} instructions per MAC")
+    return found
 
 
-def kinds(profiles: dict[str, Profile]) -> list[str]:
-    """Instructions per MAC by kind of op, as Markdown lines."""
-    lines = ["| model | op | MACs | instructions | per MAC |", "|---|---|---|---|---|"]
-    for name, made in profiles.items():
-        for op in dict.fromkeys(layer.op for layer in made.layers):
-            layers = [layer for layer in made.layers if layer.op == op]
-            macs, count = sum(layer.macs for layer in layers), sum(layer.instructions for layer in layers)
-            lines.append(f"| {name} | {op} | {macs:,} | {count:,} | {f'{count / macs:.2f}' if macs else ''} |")
-    return lines
+def check(kept_file: Path = RESULTS) -> int:
+    if not kept_file.is_file():
+        print(f"{kept_file} is not there: make bench writes it", file=sys.stderr)
+        return 2
+    found = worse(json.loads(kept_file.read_text()), measure_all())
+    print("\n".join(found) if found else "no figure is worse than the kept one by more than 1%")
+    return 1 if found else 0
 
 
 def main() -> int:
-    if not MODELS.is_dir():
-        print("make bench needs the public models in ../shared/models", file=sys.stderr)
-        return 2
-    baseline = tomllib.loads((ROOT / "benchmarks" / "baseline.toml").read_text())
-    profiles = {}
-    for name in NAMES:
-        print(f"measuring {name} ...", file=sys.stderr)
-        profiles[name] = measure(name)
-    text = "\n".join([HEAD, *summary(profiles, baseline), "", "## By kind of op", "", *kinds(profiles), ""])
-    PAGE.write_text(text)
+    if "--check" in sys.argv[1:]:
+        return check()
+    missing = [name for name in PUBLIC if name not in names()]
+    if missing:
+        print(f"../shared is not here: {', '.join(missing)} are not measured, and no file is written", file=sys.stderr)
+    results = measure_all()
+    text = page(results, tomllib.loads(BASELINE.read_text()))
+    if not missing:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        PAGE.write_text(text)
     print(text)
     return 0
 

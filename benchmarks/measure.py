@@ -1,0 +1,48 @@
+"""One figure after another: a model on a core, built and profiled in the emulator."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from layer import measure as measure_layer
+from subjects import CORES, growth, model
+
+from rlx_edge import api
+from rlx_edge.cgen.options import Options
+
+Row = dict[str, Any]
+"""Figures of a model on a core: instructions, predicted_instructions, flash_bytes, ram_bytes, stack_bytes, layers."""
+
+KEYS = ("instructions", "predicted_instructions", "flash_bytes", "ram_bytes", "stack_bytes")
+
+MODES: Mapping[str, Options] = {
+    "balanced": Options(),
+    "speed": Options(optimize="speed"),
+    "size": Options(optimize="size"),
+    "smallest RAM": Options(ram_budget=0),
+}
+
+
+def measure(name: str, core: str, mode: str = "balanced") -> Row:
+    """Build and profile one model in a folder that is thrown away."""
+    print(f"measuring {name} on {core}, {mode} ...", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-bench-") as folder:
+        api.build({name: model(name)}, api.load_board(CORES[core]), Path(folder), options=MODES[mode])
+        made = dataclasses.asdict(api.profile(Path(folder)))
+    layers = [{key: layer[key] for key in ("name", "op", "macs", "instructions")} for layer in made["layers"]]
+    return {key: made[key] for key in KEYS} | {"layers": layers}
+
+
+def measure_growth(kind: str, core: str) -> dict[str, float]:
+    """Instructions per MAC of a layer as it grows."""
+    found = {}
+    for label, graph in growth(kind).items():
+        print(f"measuring {kind}, {label}, on {core} ...", file=sys.stderr, flush=True)
+        macs, instructions = measure_layer(graph, CORES[core])
+        found[label] = round(instructions / macs, 3)
+    return found
