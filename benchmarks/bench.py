@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results.json"
 BASELINE = ROOT / "benchmarks" / "baseline.toml"
 TOLERANCE = 0.01
-GROWTH_KINDS = ("conv", "depthwise")
+GROWTH_KINDS, GROWTH_CORES = ("conv", "depthwise"), ("M0", "M4", "M55")
 
 Results = dict[str, Any]
 """{"models": {model: {core: {mode: row}}}, "growth": {kind: {core: {label: instructions per MAC}}}}"""
@@ -35,7 +35,7 @@ def measure_all() -> Results:
         for mode in MODES:
             models[name]["M4"].setdefault(mode, None)
             models[name]["M4"][mode] = models[name]["M4"][mode] or measure(name, "M4", mode)
-    growth = {kind: {core: measure_growth(kind, core) for core in CORES} for kind in GROWTH_KINDS}
+    growth = {kind: {core: measure_growth(kind, core) for core in GROWTH_CORES} for kind in GROWTH_KINDS}
     return {"models": models, "growth": growth}
 
 

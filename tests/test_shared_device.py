@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rlx_edge import api
+from rlx_edge.cgen.options import DEFAULT, Optimize, Options
 from rlx_edge.data import Data, load_data
 from rlx_edge.device.boards import load_board
 from rlx_edge.formats.load import load
@@ -28,7 +29,16 @@ class Image:
 
     board: str
     models: tuple[str, ...]
+    options: Options = DEFAULT
 
+    def __str__(self) -> str:
+        budget = "" if self.options.ram_budget is None else "-smallest"
+        return f"{self.board}-{self.options.optimize.value}{budget}-{len(self.models)}"
+
+
+PUBLIC = ("kws", "ic", "vww", "ad")
+SPEED, SIZE, SMALLEST = Options(optimize=Optimize.SPEED), Options(optimize=Optimize.SIZE), Options(ram_budget=0)
+BIG_BOARDS = ("mps2-an385-m0", "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505")
 
 IMAGES = (
     Image("mps2-an386", (*SMALL, "ic", "vww", "ad")),
@@ -37,6 +47,14 @@ IMAGES = (
     Image("mps3-an547", (*SMALL, "vww")),
     Image("mps3-an547", ("ic", "ad")),
     Image("microbit", ("hello_world",)),
+    Image("microbit", ("kws",)),  # 16 KB of RAM, link and stack included
+    Image("mps2-an385-m0", ("kws", "ad")),
+    Image("mps2-an386", PUBLIC, SPEED),
+    Image("mps2-an386", PUBLIC, SIZE),
+    Image("mps2-an386", ("kws", "ic", "vww"), SMALLEST),
+)
+ALL_MODES = tuple(
+    Image(board, (name,), options) for board in BIG_BOARDS for options in (SPEED, SIZE, SMALLEST) for name in PUBLIC
 )
 
 
@@ -54,10 +72,20 @@ def shared_data(name: str, graph: Graph) -> Data:
     return Data({x.name: rng.integers(-128, 128, (8, *x.type.shape)).astype(np.int8)})
 
 
-@pytest.mark.parametrize("image", IMAGES, ids=lambda image: f"{image.board}-{len(image.models)}")
+@pytest.mark.parametrize("image", IMAGES, ids=str)
 def test_device_equals_host_and_reference(image: Image, tmp_path: Path) -> None:
+    check_parity(image, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("image", ALL_MODES, ids=lambda image: f"{image}-{image.models[0]}")
+def test_all_modes_on_all_cores(image: Image, tmp_path: Path) -> None:
+    check_parity(image, tmp_path)
+
+
+def check_parity(image: Image, tmp_path: Path) -> None:
     graphs = {name: shared_model(name) for name in image.models}
-    api.build(graphs, load_board(image.board), tmp_path)
+    api.build(graphs, load_board(image.board), tmp_path, options=image.options)
     for name, graph in graphs.items():
         result = api.parity(tmp_path, shared_data(name, graph), model=name, emulate=True)
         output_bytes = sum(node.type.bytes for node in graph.output_nodes)
