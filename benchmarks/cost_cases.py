@@ -94,7 +94,7 @@ def _same(size: tuple[int, int], kernel: tuple[int, int], stride: int) -> tuple[
 
 
 def _window(cases: Cases, text: str, depthwise: bool = False, w_zp: int = 0) -> None:
-    """ "HxWxC K_HxK_W stride out_c [valid] [groups=2] [dilation=2]" """
+    """ "HxWxC K_HxK_W stride out_c [valid] [relu] [groups=2] [dilation=2]" """
     shape, window, stride_text, out_text, *rest = text.split()
     h, w, c = map(int, shape.split("x"))
     k_h, k_w = map(int, window.split("x"))
@@ -108,7 +108,7 @@ def _window(cases: Cases, text: str, depthwise: bool = False, w_zp: int = 0) -> 
     op = QConv2d(
         *((k_h, k_w), (stride, stride), pads, (dilation, dilation), groups),
         *(X_QUANT.zero_point, w_zp, OUT_QUANT.zero_point, real_multipliers(X_QUANT, quant, OUT_QUANT)),
-        *(Layout.NHWC, cases.rule, None),
+        *(Layout.NHWC, cases.rule, (OUT_QUANT.zero_point, 127) if "relu" in rest else None),
     )
     cases.add(op, [cases.tensor(1, h, w, c), weights, cases.bias(out_c)])
 
@@ -147,6 +147,8 @@ def _entries(text: str) -> list[str]:
 def conv(cases: Cases) -> None:
     for entry in _entries(CONV) + _entries(CONV_PORTABLE):
         _window(cases, entry)
+    for entry in _entries(CONV):  # MVE has a kernel for these
+        _window(cases, f"{entry} relu")
     for entry in _entries(CONV)[-8:]:  # as of uint8 models
         _window(cases, entry, w_zp=3)
 
