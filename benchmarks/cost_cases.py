@@ -17,6 +17,7 @@ from rlx_edge.ir.ops import (
     Dequantize,
     Layout,
     Narrow,
+    Op,
     Pad,
     Pool,
     QConv2d,
@@ -57,11 +58,11 @@ class Cases:
         cut = self.builder.add(Narrow(0, start, size), [self._x], "cut", self._quant)
         return self.builder.add(Reshape(shape), [cut], "shaped", quant or self._quant)
 
-    def add(self, op: object, operands: list[int], quant: QuantParams | None = OUT_QUANT) -> None:
+    def add(self, op: Op, operands: list[int], quant: QuantParams | None = OUT_QUANT) -> None:
         self._asked += 1
         if self.rule is Requant.ONNX and self._asked % 2 == 0:
             return  # its kernels have the loops of the others: half of the shapes will do
-        self.made.append(self.builder.add(op, operands, "layer", quant))  # type: ignore[arg-type]
+        self.made.append(self.builder.add(op, operands, "layer", quant))
 
     def weights(self, shape: tuple[int, ...], channels: int | None, zero: int = 0) -> tuple[int, QuantParams]:
         taps = int(np.prod(shape)) // shape[0 if channels else 1]

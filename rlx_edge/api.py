@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,8 +75,14 @@ def build(
     board, out = load_board(board) if isinstance(board, str) else board, Path(out)
     chosen = get_target(target or target_of(board))
     find_compiler()
+    new = not out.exists()
     claim_build_folder(out)
-    generate(models, out / BUNDLE, chosen, options=options, check=lambda plans: check_memory(board, plans))
+    try:
+        generate(models, out / BUNDLE, chosen, options=options, check=lambda plans: check_memory(board, plans))
+    except EdgeError:
+        if new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
     return build_firmware(out / BUNDLE, list(models), board, out)
 
 

@@ -115,3 +115,10 @@ def test_flags_of_the_commands(tmp_path: Path) -> None:
     )
     shown = good("inspect", model, "--board", "mps2-an386")
     assert "variant" in shown and "predicted for cortex-m4" in shown
+
+
+def test_a_build_that_cannot_be_leaves_no_folder(tmp_path: Path) -> None:
+    out = tmp_path / "build"
+    with pytest.raises(EdgeError, match="--ram-budget 16"):
+        api.build({"tiny": tiny_model()}, "mps2-an386", out, options=Options(ram_budget=16))
+    assert not out.exists()

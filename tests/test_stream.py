@@ -15,7 +15,7 @@ from test_memory import run_guarded, simulate
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.options import Options
-from rlx_edge.cgen.plan import Plan, Step
+from rlx_edge.cgen.plan import Plan, Step, View
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.simulate_memory import UnsafePlanError
 from rlx_edge.cgen.target import TARGETS
@@ -137,7 +137,7 @@ def test_rings_are_just_large_enough(make: Callable[[int], Graph], seed: int) ->
 def _short_of(step: Step, tensor: int) -> Step:
     """A stage whose ring of a tensor holds a row less."""
 
-    def shorter(view):  # type: ignore[no-untyped-def]
+    def shorter(view: View) -> View:
         return replace(view, ring=view.ring - 1) if view.base == tensor else view
 
     calls = tuple(

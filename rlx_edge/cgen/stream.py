@@ -78,11 +78,13 @@ def _layer(call: Call, tensor: int) -> Layer | None:
             rows[k].append((first // step, -(-end // step)))
             firsts[k].append(first + view.offset if end else -1)
     by_tensor: dict[int, Rows | None] = {}
+    first_bytes: dict[int, tuple[int, ...]] = {}
     for k, view in operands.items():
         assert isinstance(view.base, int)
+        first_bytes[view.base] = tuple(firsts[k])
         usable = view.pitch > 0 and view.offset == 0 and view.base not in by_tensor
         by_tensor[view.base] = tuple(rows[k]) if usable else None
-    return Layer(tensor, call, by_tensor, {int(v.base): tuple(firsts[k]) for k, v in operands.items()})  # type: ignore[arg-type]
+    return Layer(tensor, call, by_tensor, first_bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +114,8 @@ class Stage:
 
     def _with_rings(self, call: Call) -> Call:
         def ringed(view: View) -> View:
-            known = isinstance(view.base, int) and view.base in self.lines
-            return replace(view, ring=self.lines[int(view.base)].rows) if known else view  # type: ignore[arg-type]
+            line = self.lines.get(view.base) if isinstance(view.base, int) else None
+            return view if line is None else replace(view, ring=line.rows)
 
         return replace(call, inputs=tuple(map(ringed, call.inputs)), output=ringed(call.output))
 
