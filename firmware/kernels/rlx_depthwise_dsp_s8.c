@@ -1,7 +1,7 @@
 /* rlx_depthwise_dsp_s8: int8 depthwise convolution of up to 3x3 taps for the DSP extension (Cortex-M4, M7, M33).
  *
  * x [in_h][in_w][channels], y [out_h][out_w][channels]. The output is computed in tiles of tile_h rows x tile_w columns.
- * For a tile, 4 channels at a time are copied to planes in scratch (rlx_depthwise_dsp.h), with x_zp around the image; then
+ * For a tile, 4 channels at a time are copied to planes in scratch (rlx_planes_dsp.h), with x_zp around the image; then
  * each of the 4 channels computes the tile with its weights in registers. Lines of a plane run along x, or along y
  * (along_y) where the image is narrow. A smaller kernel has taps of weight 0 below and to the right; these meet whatever
  * lies in the planes.
