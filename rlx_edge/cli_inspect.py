@@ -85,9 +85,11 @@ def inspect(
         out.print(tables.ends_table(graph))
         if explanation is not None:
             say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
-        if plan is not None and (told := predict(plan)) is not None:
+        told = predict(plan) if plan is not None else None
+        if told is not None:
             _show_prediction(told)
-        _say_what_runs(model, graph, chosen.name, facts)
+        else:
+            _say_what_runs(model, graph, chosen.name, facts)
 
 
 def _plan(graph: Graph, target: TargetConfig, options: Options) -> tuple[Plan | None, tuple[str, ...]]:

@@ -101,12 +101,7 @@ typedef struct {
 RLX_V6M_NAKED static void run_tile(RLX_V6M_UNUSED const tile_t *tile)
 {
     __asm__ volatile(".syntax unified\n"
-                     "    push {r4-r7, lr}\n"
-                     "    mov r4, r8\n"
-                     "    mov r5, r9\n"
-                     "    mov r6, r10\n"
-                     "    mov r7, r11\n"
-                     "    push {r4-r7}\n"
+                     RLX_V6M_SAVE
                      "    ldmia r0!, {r1-r7}\n"
                      "    ldr r0, [r0]\n"
                      "    sub sp, #8\n"
@@ -166,12 +161,7 @@ RLX_V6M_NAKED static void run_tile(RLX_V6M_UNUSED const tile_t *tile)
                      "10: .word " RLX_V6M_INNER "\n"
                      "9:\n"
                      "    add sp, #36\n"
-                     "    pop {r4-r7}\n"
-                     "    mov r8, r4\n"
-                     "    mov r9, r5\n"
-                     "    mov r10, r6\n"
-                     "    mov r11, r7\n"
-                     "    pop {r4-r7, pc}\n");
+                     RLX_V6M_RETURN);
 }
 
 /* Words of `taps` taps from four lines; returns the next word's place. 12 instructions a tap. */

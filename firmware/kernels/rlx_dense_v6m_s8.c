@@ -64,12 +64,7 @@ RLX_V6M_NAKED static const int32_t *accumulate(RLX_V6M_UNUSED const int32_t *blo
                                                RLX_V6M_UNUSED int32_t *sums, RLX_V6M_UNUSED int32_t *end)
 {
     __asm__ volatile(".syntax unified\n"
-                     "    push {r4-r7, lr}\n"
-                     "    mov r4, r8\n"
-                     "    mov r5, r9\n"
-                     "    mov r6, r10\n"
-                     "    mov r7, r11\n"
-                     "    push {r4-r7}\n"
+                     RLX_V6M_SAVE
                      "    adds r0, r0, #20\n"
                      "    push {r0}\n"
                      "    movs r6, r1\n"
@@ -106,12 +101,7 @@ RLX_V6M_NAKED static const int32_t *accumulate(RLX_V6M_UNUSED const int32_t *blo
                      "    bne 1b\n"
                      "    movs r0, r6\n"
                      "    add sp, #4\n"
-                     "    pop {r4-r7}\n"
-                     "    mov r8, r4\n"
-                     "    mov r9, r5\n"
-                     "    mov r10, r6\n"
-                     "    mov r11, r7\n"
-                     "    pop {r4-r7, pc}\n"
+                     RLX_V6M_RETURN
                      "    .balign 4\n"
                      "6:  .word 0x00FF00FF\n");
 }
@@ -136,12 +126,7 @@ RLX_V6M_NAKED static const int32_t *finish(RLX_V6M_UNUSED const int32_t *sums, R
                                            RLX_V6M_UNUSED int8_t *out, RLX_V6M_UNUSED int8_t *end)
 {
     __asm__ volatile(".syntax unified\n"
-                     "    push {r4-r7, lr}\n"
-                     "    mov r4, r8\n"
-                     "    mov r5, r9\n"
-                     "    mov r6, r10\n"
-                     "    mov r7, r11\n"
-                     "    push {r4-r7}\n"
+                     RLX_V6M_SAVE
                      "    mov r8, r0\n"
                      "    movs r7, r1\n"
                      "    mov r9, r2\n"
@@ -159,12 +144,7 @@ RLX_V6M_NAKED static const int32_t *finish(RLX_V6M_UNUSED const int32_t *sums, R
                      "    bne 1b\n"
                      "2:\n"
                      "    movs r0, r7\n"
-                     "    pop {r4-r7}\n"
-                     "    mov r8, r4\n"
-                     "    mov r9, r5\n"
-                     "    mov r10, r6\n"
-                     "    mov r11, r7\n"
-                     "    pop {r4-r7, pc}\n"
+                     RLX_V6M_RETURN
                      "    .balign 4\n"
                      "3:  .word " RLX_V6M_INNER "\n");
 }

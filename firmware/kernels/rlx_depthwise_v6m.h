@@ -77,12 +77,7 @@ typedef struct {
 RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
 {
     __asm__ volatile(".syntax unified\n"
-                     "    push {r4-r7, lr}\n"
-                     "    mov r4, r8\n"
-                     "    mov r5, r9\n"
-                     "    mov r6, r10\n"
-                     "    mov r7, r11\n"
-                     "    push {r4-r7}\n"
+                     RLX_V6M_SAVE
                      "    adds r0, r0, #48\n"
                      "    ldmia r0!, {r1-r6}\n"
                      "    push {r1-r6}\n"
@@ -161,12 +156,7 @@ RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
                      "    b 2b\n"
                      "12:\n"
                      "    add sp, #72\n"
-                     "    pop {r4-r7}\n"
-                     "    mov r8, r4\n"
-                     "    mov r9, r5\n"
-                     "    mov r10, r6\n"
-                     "    mov r11, r7\n"
-                     "    pop {r4-r7, pc}\n"
+                     RLX_V6M_RETURN
                      "    .balign 4\n"
                      "11: .word " RLX_V6M_INNER "\n"
                      "20:\n" /* mode 0: columns of three taps, in each its kernel rows */

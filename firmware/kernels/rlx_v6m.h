@@ -44,6 +44,22 @@
 #define RLX_V6M_ASM 0
 #endif
 
+/* What a function of assembly begins and ends with to use r4 to r11. */
+#define RLX_V6M_SAVE                                                                                                  \
+    "    push {r4-r7, lr}\n"                                                                                          \
+    "    mov r4, r8\n"                                                                                                \
+    "    mov r5, r9\n"                                                                                                \
+    "    mov r6, r10\n"                                                                                               \
+    "    mov r7, r11\n"                                                                                               \
+    "    push {r4-r7}\n"
+#define RLX_V6M_RETURN                                                                                                \
+    "    pop {r4-r7}\n"                                                                                               \
+    "    mov r8, r4\n"                                                                                                \
+    "    mov r9, r5\n"                                                                                                \
+    "    mov r10, r6\n"                                                                                               \
+    "    mov r11, r7\n"                                                                                               \
+    "    pop {r4-r7, pc}\n"
+
 #define RLX_V6M_SHORT 256 /* in `shift`, beside the shift: the short way */
 
 #if defined(__GNUC__)
