@@ -112,6 +112,39 @@ def add(draw: Draw) -> Graph:
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
 
 
+@st.composite
+def joined(draw: Draw) -> Graph:
+    """Dense or 1x1 QConv2d whose accumulators come close to 2^23, where kernels that join two channels' weights
+    (rlx_gemm_dsp.h) end: 516 weights of +-127 and inputs of -128 give 2^23 - 512, and the bias what is left."""
+    count, taps = draw(st.integers(1, 6)), 516
+    signs = np.array(draw(st.lists(st.sampled_from([-127, 127]), min_size=count, max_size=count)))
+    values = np.repeat(signs, taps).reshape(count, taps).astype(np.int8)
+    values[:, draw(st.integers(0, taps - 1))] //= draw(st.sampled_from([1, 2]))
+    bias = (-np.sign(signs) * draw(st.sampled_from([511, 512, 513, 0]))).astype(np.int32)
+    builder = GraphBuilder("joined")
+    x_quant, weight_quant = QuantParams.per_tensor(0.5, 0), QuantParams.per_tensor(0.25, 0)
+    out_quant = QuantParams.per_tensor(draw(st.sampled_from([32768.0, 8192.0, 8200.0])), draw(zero_points))
+    mult = real_multipliers(x_quant, weight_quant, out_quant)
+    as_conv = draw(st.booleans())
+    shape = (1, draw(st.integers(1, 2)), 3, taps) if as_conv else (draw(st.integers(1, 2)), taps)
+    x = builder.input("x", activation(shape, x_quant))
+    weights = values.reshape(count, 1, 1, taps) if as_conv else np.ascontiguousarray(values.T)
+    operands = [x, builder.param("w", weights, weight_quant), builder.param("b", bias)]
+    zero_point = out_quant.zero_point
+    op: QConv2d | QMatMul = QMatMul(0, 0, zero_point, mult, draw(rules), None)
+    if as_conv:
+        op = QConv2d((1, 1), (1, 1), (0,) * 4, (1, 1), 1, 0, 0, zero_point, mult, Layout.NHWC, draw(rules), None)
+    return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
+
+
+def extreme_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    """-128 nearly everywhere."""
+    (x,) = graph.inputs
+    values = np.full(x.type.shape, -128, np.int8)
+    values.flat[seed % values.size] = -128 + seed % 3
+    return {x.name: values}
+
+
 def _frozen(graph: Graph) -> Graph:
     """Scales that no rule can express are drawn anew."""
     try:

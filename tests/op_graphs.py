@@ -60,10 +60,10 @@ def activation(shape: Shape, quant: QuantParams) -> TensorType:
 
 
 def weight_values(seed: int, shape: Shape) -> np.ndarray:
-    """Weights of all magnitudes; some channels tiny, so that accumulators hit ties."""
+    """Weights of all magnitudes, -128 too; some channels tiny, so that accumulators hit ties."""
     rng = np.random.default_rng(seed)
-    limit = rng.integers(1, 128, size=(shape[0],) + (1,) * (len(shape) - 1))
-    return rng.integers(-limit, limit + 1, size=shape).astype(np.int8)
+    limit = rng.integers(1, 129, size=(shape[0],) + (1,) * (len(shape) - 1))
+    return rng.integers(-limit, np.minimum(limit + 1, 128), size=shape).astype(np.int8)
 
 
 def output_scale(x: QuantParams, weight_scales: list[float], taps: int, ratio: float) -> float:

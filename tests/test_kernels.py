@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
 
-from rlx_edge.cgen.kernels import ALL
 from rlx_edge.cgen.lower import lower
 from rlx_edge.cgen.plan import Call
+from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 from rlx_edge.resources import firmware_dir
@@ -79,19 +79,22 @@ def test_windows_read_a_ring_of_rows(op: str, host_cases: HostCases) -> None:
 def test_parameter_structs_match_the_header() -> None:
     """cgen/kernels.py says the same as rlx_kernels.h: struct, pointers, fields, order."""
     header = (firmware_dir() / "kernels" / "rlx_kernels.h").read_text()
-    for kernel in ALL:
+    for kernel in ALL_KERNELS:
         body = re.search(r"typedef struct \{([^}]*)\} " + kernel.struct + ";", header)
         assert body is not None, kernel.struct
         text = re.sub(r"/\*.*?\*/", "", body[1], flags=re.S)
-        pointers = re.findall(r"const int\w+ \*(\w+);", text)
+        lists = re.findall(r"const int\w+ ([^;]*);", text)
+        pointers = [name.strip(" *") for line in lists for name in line.split(",")]
         fields = [name.strip() for line in re.findall(r"int32_t ([^;*]*);", text) for name in line.split(",")]
         assert (tuple(pointers), tuple(fields)) == (kernel.pointers, kernel.fields), kernel.name
         views = ", ".join(f"rlx_view_t {name}" for name in ("aby" if kernel.inputs == 2 else "xy"))
-        assert f"void {kernel.name}(const {kernel.struct} *p, {views}, int32_t y0, int32_t y1);" in header
+        views += ", void *scratch" if kernel.scratch else ""
+        prototype = f"void {kernel.name}(const {kernel.struct} *p, {views}, int32_t y0, int32_t y1);"
+        assert prototype in re.sub(r"\(\n\s+", "(", header)
 
 
 def test_a_kernel_a_file() -> None:
-    for kernel in ALL:
+    for kernel in ALL_KERNELS:
         source: Path = firmware_dir() / "kernels" / kernel.source
         assert f"void {kernel.name}(" in source.read_text()
         assert source.read_text().startswith("/* rlx_")

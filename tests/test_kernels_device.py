@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, encode, write_bundle
-from fast_graphs import STRATEGIES
+from fast_graphs import STRATEGIES, extreme_inputs, joined
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
-from test_variants import taken
+from test_variants import JOINED, taken
 
 from rlx_edge.cgen.lower import lower
 from rlx_edge.cgen.target import get_target
@@ -23,6 +23,7 @@ from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
+from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 
 CORES = {
@@ -44,9 +45,8 @@ LARGE = (24576, 4096)
 class DeviceCases:
     """The resident test firmware of one core."""
 
-    def __init__(self, link: Link, cpu: str) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self.isas = get_target(cpu).isas
         self._model = link.model("cases")
         self._input, self._output = self._model.tensors
 
@@ -68,7 +68,7 @@ def device_cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     defines = {"CASES_INPUT_BYTES": f"{size[0]}u", "CASES_OUTPUT_BYTES": f"{size[1]}u"}
     firmware = build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build", defines=defines)
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
-        yield DeviceCases(link, board.chip.cpu)
+        yield DeviceCases(link)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -89,11 +89,17 @@ def test_device_equals_reference(op: str, device_cases: DeviceCases) -> None:
     check()
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=[variant.name for variant in VARIANTS])
+def runs_on(core: str) -> list[Variant]:
+    isas = get_target(load_board(CORES[core]).chip.cpu).isas
+    return [variant for variant in VARIANTS if variant.isa in isas]
+
+
+PAIRS = [pytest.param(core, variant, id=f"{core}-{variant.name}") for core in CORES for variant in runs_on(core)]
+
+
+@pytest.mark.parametrize(("device_cases", "variant"), PAIRS, indirect=["device_cases"])
 def test_fast_kernel_on_its_core(variant: Variant, device_cases: DeviceCases) -> None:
     """What the host's twin gives (tests/test_variants.py: equal to the reference) is what the assembly gives."""
-    if variant.isa not in device_cases.isas:
-        pytest.skip("not a kernel for this core")
 
     @seed(2026)
     @settings(max_examples=VARIANT_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -109,5 +115,25 @@ def test_fast_kernel_on_its_core(variant: Variant, device_cases: DeviceCases) ->
         case = encode(graph, call, values, y0, call.rows)
         assume(device_cases.fits(case))
         assert device_cases.run(case) == case.expected
+
+    check()
+
+
+@pytest.mark.parametrize("device_cases", ["M4", "M33"], indirect=True)
+def test_joined_sums_at_their_limit(device_cases: DeviceCases) -> None:
+    """Accumulators up to 2^23 - 1, which wrap around 2^32 while they are joined."""
+
+    @seed(2026)
+    @settings(max_examples=VARIANT_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(graph=joined(), inputs=seeds)
+    def check(graph: Graph, inputs: int) -> None:
+        values = run_all(graph, extreme_inputs(graph, inputs))
+        node = graph.output_nodes[0]
+        for variant in JOINED:
+            calls = variant.lower(graph, node) if isinstance(node.op, variant.op) else ()
+            for call in () if isinstance(calls, str) else calls:
+                case = encode(graph, call, values, 0, call.rows)
+                assert device_cases.fits(case)
+                assert device_cases.run(case) == case.expected
 
     check()

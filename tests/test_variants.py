@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from cases import HostCases, encode
-from fast_graphs import STRATEGIES
+from fast_graphs import STRATEGIES, extreme_inputs, joined
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from op_graphs import random_inputs, seeds
 
 from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.target import TARGETS, Isa
+from rlx_edge.cgen.variants.proofs import Weighted, limit_joined
 from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.errors import UnsupportedError
@@ -68,6 +70,45 @@ def test_twin_equals_reference(variant: Variant, host_cases: HostCases) -> None:
 
     check()
     assert ran >= EXAMPLES // 3, f"only {ran} of {EXAMPLES} graphs were right for {variant.name}"
+
+
+JOINED = [
+    variant for variant in VARIANTS if variant.name in ("conv_dsp_joined", "dense_dsp_joined", "dense_dsp_one_scale")
+]
+
+
+def test_joined_sums_at_their_limit(host_cases: HostCases) -> None:
+    """Accumulators of 2^23 - 1 are taken and right; 2^23 is refused, and so is a weight of -128 that does not fit."""
+    largest: set[int] = set()
+    refused = 0
+
+    @settings(max_examples=3 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(graph=joined(), seed=seeds)
+    def check(graph: Graph, seed: int) -> None:
+        nonlocal refused
+        values = run_all(graph, extreme_inputs(graph, seed))
+        for variant in JOINED:
+            node = graph.output_nodes[0]
+            if not isinstance(node.op, variant.op):
+                continue
+            calls = variant.lower(graph, node)
+            refused += isinstance(calls, str) and "2^23" in calls
+            for call in () if isinstance(calls, str) else calls:
+                largest.add(int(call.proof.split()[2]))
+                case = encode(graph, call, values, 0, call.rows)
+                assert host_cases.run(case.data) == case.expected
+
+    check()
+    assert max(largest) == 2**23 - 1 and refused
+
+
+def test_joined_weights_that_do_not_fit() -> None:
+    """256 * -128 + -1 is no int16; of a pair only the second channel counts, and the last may be its own neighbour."""
+    weights = np.array([[0, -128], [-128, 1], [1, 1]], np.int8)
+    plain = dict.fromkeys(("bias", "multipliers", "shifts"), np.zeros(3, np.int64))
+    w = Weighted(rows=weights, bound=np.full(3, 1 << 20), out_zp=0, **plain)
+    assert limit_joined(w, np.array([[0, 1], [2, 2]])) is None
+    assert "channel 0 has the weight -128" in str(limit_joined(w, np.array([[1, 2], [0, 0]])))
 
 
 WINDOWED = [variant for variant in VARIANTS if not variant.name.startswith(("dense", "add"))]

@@ -12,6 +12,7 @@
  * not overlap but as that order allows (cgen/order.py: window_order with 1 pixel at a time is stricter).
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#define RLX_GEMM_WEIGHTS RLX_GEMM_S8
 #include "rlx_conv_dsp.h"
 
 void rlx_conv_dsp_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)

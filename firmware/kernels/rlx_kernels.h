@@ -178,23 +178,26 @@ typedef struct {
     int32_t pointwise; /* 1: 1x1, stride 1 and no padding, so that rows may be taken together */
 } rlx_conv_dsp_t;
 void rlx_conv_dsp_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with int16 weights in the stream. */
+/* The same with the weights of two channels joined in an int16, and with int16 weights. */
+void rlx_conv_dsp_joined_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 void rlx_conv_dsp_w16_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
-/* Matrix product, weights packed by the generator: rlx_dense_dsp_s8.c. scratch: aligned to 16. */
+/* Matrix product, weights packed by the generator: rlx_dense_dsp.h. */
 typedef struct {
     const int32_t *stream;
     int32_t in_c, out_c, low, high;
 } rlx_dense_dsp_t;
-void rlx_dense_dsp_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_dense_dsp_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* The same with the weights of two channels joined in an int16. */
+void rlx_dense_dsp_joined_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
-/* The same with one scale; rlx_dense_one_scale_dsp_s8.c. offset, shift: K and e of rlx_dsp.h. */
+/* The latter with one scale; rlx_dense_dsp_one_scale_s8.c. offset, shift: K and e of rlx_dsp.h. */
 typedef struct {
     const int32_t *stream;
     int32_t in_c, out_c, low, high, multiplier, offset, shift;
-} rlx_dense_one_scale_dsp_t;
-void rlx_dense_one_scale_dsp_s8(
-    const rlx_dense_one_scale_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+} rlx_dense_dsp_one_scale_t;
+void rlx_dense_dsp_one_scale_s8(
+    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation, in tiles of tile_h rows x
  * tile_w columns. along_y: lines of the planes in scratch run along y, else along x. stream: rlx_depthwise_dsp.h.

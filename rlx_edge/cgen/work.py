@@ -266,6 +266,7 @@ _COUNTERS: Mapping[str, Callable[[Call], Work]] = {
     "rlx_transpose_s8": _transpose,
     "rlx_copy_s8": _copy,
     "rlx_conv_dsp_s8": gathered_dsp,
+    "rlx_conv_dsp_joined_s8": gathered_dsp,
     "rlx_conv_dsp_w16_s8": gathered_dsp,
     "rlx_conv_v7m_s8": gathered_v7m,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -21,7 +22,6 @@ from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
 POSITIONS, UNROLL = 4, 8
-ACCUMULATOR_BITS = 30
 
 FIELDS = (
     *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
@@ -39,7 +39,34 @@ CONV = Kernel(
 )
 """Its tiles of 4 positions read earlier and write later than a pixel at a time does, which the order says."""
 
-CONV_W16 = replace(CONV, name="rlx_conv_dsp_w16_s8")
+
+@dataclass(frozen=True)
+class Form:
+    """How the stream holds a pair of channels (c, d): rlx_gemm_dsp.h, RLX_GEMM_WEIGHTS.
+
+    bits: |accumulator| is proved to be below 2^bits. weights: int64 [2 channels, steps, 2] to what the stream holds;
+    biases: int64 [2] to int32 [2].
+    """
+
+    kernel: Kernel
+    bits: int
+    weights: Callable[[Array], Array]
+    biases: Callable[[Array], Array]
+
+
+S8 = Form(CONV, 30, lambda pair: pair.transpose(1, 2, 0).astype(np.int8), packing.int32)
+S16 = Form(
+    replace(CONV, name="rlx_conv_dsp_w16_s8"),
+    30,
+    lambda pair: packing.int16(2 * pair).transpose(1, 0, 2),
+    lambda bias: packing.int32(2 * bias),
+)
+JOINED = Form(
+    replace(CONV, name="rlx_conv_dsp_joined_s8"),
+    proofs.JOINED_BITS,
+    lambda pair: packing.int16(packing.joined(*pair)),
+    lambda bias: packing.int32(np.array([bias[0], packing.joined(*bias)])),
+)
 
 
 def step_order(k_h: int, run: int) -> Array:
@@ -55,31 +82,20 @@ def step_order(k_h: int, run: int) -> Array:
     return np.concatenate([words.reshape(-1, 2), rest.reshape(-1, 2)])
 
 
-def pack(w: Weighted, offsets: Array, order: Array, *, wide: bool) -> Array:
-    """The stream of rlx_gemm_dsp.h: channel pairs with bias, weights step by step, and requantization."""
-    rows = np.concatenate([w.rows.astype(np.int16), np.zeros((len(w.rows), 1), np.int16)], axis=1)
+def pack(w: Weighted, offsets: Array, order: Array, form: Form) -> Array:
+    """The stream of rlx_gemm_dsp.h: channel pairs with biases, weights step by step, and requantization."""
+    rows = np.concatenate([w.rows.astype(np.int64), np.zeros((len(w.rows), 1), np.int64)], axis=1)
     pairs = packing.channel_groups(len(rows), 2)
     pieces = []
     for pair, moves in zip(pairs, packing.steps_to_next(pairs), strict=True):
-        bias = w.bias[pair] * (2 if wide else 1)
-        steps = rows[pair][:, order]  # [channel, step, 2]
-        weights = 2 * steps.transpose(1, 0, 2) if wide else steps.transpose(1, 2, 0).astype(np.int8)
         scales = [w.multipliers[pair], offsets[pair], w.shifts[pair] + 256 * moves]
-        pieces += [packing.int32(bias), weights, packing.int32(np.stack(scales, axis=1))]
+        pieces += [form.biases(w.bias[pair]), form.weights(rows[pair][:, order])]
+        pieces.append(packing.int32(np.stack(scales, axis=1)))
     return packing.stream(pieces)
 
 
-def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    """Calls of rlx_conv_dsp_s8, or why it cannot compute the node."""
-    return _lower(graph, node, CONV, wide=False)
-
-
-def conv_w16(graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    """The same by rlx_conv_dsp_w16_s8, whose weights are int16 in flash."""
-    return _lower(graph, node, CONV_W16, wide=True)
-
-
-def _lower(graph: Graph, node: Node, kernel: Kernel, *, wide: bool) -> tuple[Call, ...] | str:
+def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
+    """Calls of the form's kernel, or why it cannot compute the node."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
     if op.groups != 1 or op.dilation != (1, 1):
@@ -87,16 +103,19 @@ def _lower(graph: Graph, node: Node, kernel: Kernel, *, wide: bool) -> tuple[Cal
     w = proofs.weighted(graph, node)
     if isinstance(w, str):
         return w
-    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
+    refused = proofs.limit_accumulators(w, form.bits)
+    if form is JOINED:
+        refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), 2))
     offsets = proofs.offsets(w)
     if refused is not None or isinstance(offsets, str):
         return refused or str(offsets)
     order = step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3])
     params = _params(op, x.type.shape, node.type.shape, len(order))
-    constants = {"stream": Constant("stream", pack(w, offsets, order, wide=wide))}
+    constants = {"stream": Constant("stream", pack(w, offsets, order, form))}
+    proof = w.text + (proofs.JOINED_TEXT if form is JOINED else "")
     scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), _work(params, node.type.shape)
     return tuple(
-        Call(kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, w.text)
+        Call(form.kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 
@@ -133,7 +152,7 @@ def _work(p: dict[str, int], y: tuple[int, ...]) -> dict[str, int]:
     }
 
 
-VARIANTS = (
-    Variant("conv_dsp", Isa.DSP, QConv2d, (CONV,), conv),
-    Variant("conv_dsp_w16", Isa.DSP, QConv2d, (CONV_W16,), conv_w16),
+VARIANTS = tuple(
+    Variant(name, Isa.DSP, QConv2d, (form.kernel,), partial(_lower, form=form))
+    for name, form in (("conv_dsp_joined", JOINED), ("conv_dsp", S8), ("conv_dsp_w16", S16))
 )

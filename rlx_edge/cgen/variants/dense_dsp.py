@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QMatMul
 
-CHANNELS, GROUP = 4, 4
-UNROLL, UNROLL_ONE_SCALE = 8, 16
+CHANNELS, GROUP, UNROLL = 4, 4, 8
 ACCUMULATOR_BITS = 30
 
 DENSE = Kernel(
@@ -29,78 +27,98 @@ DENSE = Kernel(
     ("stream",),
     ("in_c", "out_c", "low", "high"),
     stack_bytes=320,
-    scratch=True,
-    order=partial(rowwise_order, reads_again=False),
+    order=rowwise_order,
 )
-
-
+JOINED = replace(DENSE, name="rlx_dense_dsp_joined_s8")
 ONE_SCALE = replace(
     DENSE,
-    name="rlx_dense_one_scale_dsp_s8",
-    struct="rlx_dense_one_scale_dsp_t",
+    name="rlx_dense_dsp_one_scale_s8",
+    struct="rlx_dense_dsp_one_scale_t",
     fields=("in_c", "out_c", "low", "high", "multiplier", "offset", "shift"),
 )
 
 
-def pack(w: Weighted, offsets: Array) -> Array:
-    """The stream: by 4 channels biases, weights (4 values of k of each channel in turn), requantization."""
-    rows = packing.padded(w.rows, GROUP)
-    quads = packing.channel_groups(len(rows), CHANNELS)
+def pack(w: Weighted, offsets: Array, *, joined: bool) -> Array:
+    """The stream: by 4 channels biases, weights of 4 values of k at a time, and requantization."""
+    quads = packing.channel_groups(len(w.rows), CHANNELS)
     pieces = []
     for quad, moves in zip(quads, packing.steps_to_next(quads), strict=True):
         scales = [w.multipliers[quad], offsets[quad], w.shifts[quad] + 256 * moves]
-        pieces += [*_quad(w, rows, quad), packing.int32(np.stack(scales, axis=1))]
+        pieces += [*(_joined(w, quad) if joined else _plain(w, quad)), packing.int32(np.stack(scales, axis=1))]
     return packing.stream(pieces)
 
 
 def pack_one_scale(w: Weighted) -> Array:
-    """The same without requantization. The last 4 channels are those that end the row."""
-    rows = packing.padded(w.rows, GROUP)
-    quads = [np.arange(CHANNELS) + min(c, len(rows) - CHANNELS) for c in range(0, len(rows), CHANNELS)]
-    return packing.stream([piece for quad in quads for piece in _quad(w, rows, quad)])
+    """Joined, without requantization."""
+    return packing.stream([piece for quad in _quads_of_whole_row(w) for piece in _joined(w, quad)])
 
 
-def _quad(w: Weighted, rows: Array, quad: Array) -> tuple[Array, Array]:
+def _quads_of_whole_row(w: Weighted) -> Array:
+    """Channels by 4, [n, 4]; the last 4 are those that end the row."""
+    return np.stack([np.arange(CHANNELS) + min(c, len(w.rows) - CHANNELS) for c in range(0, len(w.rows), CHANNELS)])
+
+
+def _plain(w: Weighted, quad: Array) -> tuple[Array, Array]:
     """Biases and weights [group, channel, k] of 4 channels."""
-    return packing.int32(w.bias[quad]), rows[quad].reshape(CHANNELS, -1, GROUP).swapaxes(0, 1)
+    rows = packing.padded(w.rows[quad], GROUP)
+    return packing.int32(w.bias[quad]), rows.reshape(CHANNELS, -1, GROUP).swapaxes(0, 1)
+
+
+def _joined(w: Weighted, quad: Array) -> tuple[Array, Array]:
+    """Biases and weights [group, pair, k odd or even, 2] of the pairs (c, d), (e, f) of 4 channels."""
+    c, d = quad.reshape(2, 2).T
+    bias = np.stack([w.bias[c], packing.joined(w.bias[c], w.bias[d])], axis=1)
+    rows = packing.padded(w.rows, GROUP).astype(np.int64)
+    words = packing.joined(rows[c], rows[d]).reshape(2, -1, 2, 2)  # [pair, group, k half, k odd or even]
+    return packing.int32(bias), packing.int16(words.transpose(1, 0, 3, 2))
 
 
 def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     """The call of rlx_dense_dsp_s8, or why it cannot compute the node."""
-    proved = _proved(graph, node)
-    if isinstance(proved, str):
-        return proved
-    w, offsets = proved
-    return _call(graph, node, DENSE, w, {}, pack(w, offsets), UNROLL)
+    found = _offsets(graph, node)
+    if isinstance(found, str):
+        return found
+    w, offsets = found
+    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
+    return refused or _call(graph, node, DENSE, w, {}, pack(w, offsets, joined=False))
+
+
+def dense_joined(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    """The call of rlx_dense_dsp_joined_s8, or why it cannot compute the node."""
+    found = _offsets(graph, node)
+    if isinstance(found, str):
+        return found
+    w, offsets = found
+    refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), CHANNELS).reshape(-1, 2))
+    return refused or _call(graph, node, JOINED, w, {}, pack(w, offsets, joined=True))
 
 
 def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    """The call of rlx_dense_one_scale_dsp_s8, or why it cannot compute the node."""
-    proved = _proved(graph, node)
-    if isinstance(proved, str):
-        return proved
-    w, offsets = proved
+    """The call of rlx_dense_dsp_one_scale_s8, or why it cannot compute the node."""
+    found = _offsets(graph, node)
+    if isinstance(found, str):
+        return found
+    w, offsets = found
     scales = {*zip(w.multipliers.tolist(), offsets.tolist(), w.shifts.tolist(), strict=True)}
     if len(scales) > 1 or len(w.rows) < CHANNELS:
         return f"{len(w.rows)} channels with {len(scales)} scales; at least {CHANNELS} channels with one are needed"
     multiplier, offset, shift = scales.pop()
-    return _call(
-        *(graph, node, ONE_SCALE, w, dict(multiplier=multiplier, offset=offset, shift=shift)),
-        *(pack_one_scale(w), UNROLL_ONE_SCALE),
-    )
+    refused = proofs.limit_joined(w, _quads_of_whole_row(w).reshape(-1, 2))
+    scale = dict(multiplier=multiplier, offset=offset, shift=shift)
+    return refused or _call(graph, node, ONE_SCALE, w, scale, pack_one_scale(w))
 
 
-def _proved(graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
-    """The layer's numbers and K per channel, when what rlx_dsp.h needs holds."""
+def _offsets(graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
+    """The layer's numbers and K per channel, when what rlx_dsp.h needs of shifts holds."""
     w = proofs.weighted(graph, node)
     if isinstance(w, str):
         return w
     offsets = proofs.offsets(w)
-    return proofs.limit_accumulators(w, ACCUMULATOR_BITS) or (offsets if isinstance(offsets, str) else (w, offsets))
+    return offsets if isinstance(offsets, str) else (w, offsets)
 
 
 def _call(
-    graph: Graph, node: Node, kernel: Kernel, w: Weighted, scale: dict[str, int], stream: Array, unroll: int
+    graph: Graph, node: Node, kernel: Kernel, w: Weighted, scale: dict[str, int], stream: Array
 ) -> tuple[Call, ...]:
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QMatMul)
@@ -110,17 +128,18 @@ def _call(
     work = {
         "rows": rows,
         "quads": rows * quads,
-        "passes": rows * quads * -(-groups // unroll),
+        "passes": rows * quads * -(-(groups - 1) // UNROLL),
         "groups": rows * quads * groups,
-        "widened": rows * groups,
         "clamped": rows * out_c * int(params["low"] > -128 or params["high"] < 127),
     }
+    proof = w.text + ("" if kernel is DENSE else proofs.JOINED_TEXT)
     constants = {"stream": Constant("stream", stream)}
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
-    return (Call(kernel, params, (source,), target, rows, constants, 2 * GROUP * groups, work, w.text),)
+    return (Call(kernel, params, (source,), target, rows, constants, work=work, proof=proof),)
 
 
 VARIANTS = (
-    Variant("dense_one_scale_dsp", Isa.DSP, QMatMul, (ONE_SCALE,), dense_one_scale),
+    Variant("dense_dsp_one_scale", Isa.DSP, QMatMul, (ONE_SCALE,), dense_one_scale),
+    Variant("dense_dsp_joined", Isa.DSP, QMatMul, (JOINED,), dense_joined),
     Variant("dense_dsp", Isa.DSP, QMatMul, (DENSE,), dense),
 )

@@ -7,6 +7,7 @@ lies in it in the order of memory of a little-endian core.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,17 @@ def stream(pieces: Iterable[Array]) -> Array:
 
 def int32(values: Array | Iterable[int]) -> Array:
     """As int32, refusing values that do not fit: a proof that went wrong must not end in wrong bits."""
-    wide = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.int64)
-    assert (wide == wide.astype(np.int32)).all(), "a packed value does not fit in int32"
-    return wide.astype(np.int32)
+    return _fitting(np.asarray(values if isinstance(values, np.ndarray) else list(values), np.int64), np.int32)
+
+
+def int16(values: Array) -> Array:
+    """As int16, refusing values that do not fit."""
+    return _fitting(values, np.int16)
+
+
+def _fitting(values: Array, dtype: type[np.signedinteger[Any]]) -> Array:
+    assert (values == values.astype(dtype)).all(), f"a packed value does not fit in {dtype.__name__}"
+    return values.astype(dtype)
 
 
 def channel_groups(out_c: int, size: int) -> Array:
@@ -50,3 +59,8 @@ def padded(values: Array, multiple: int) -> Array:
     """Zeros appended to the last axis up to a multiple."""
     missing = -values.shape[-1] % multiple
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])
+
+
+def joined(c: Array, d: Array) -> Array:
+    """256 * d + c of int64 arrays: from the sum of products with that and with c, d's sum follows (rlx_gemm_dsp.h)."""
+    return np.asarray(256 * d + c)

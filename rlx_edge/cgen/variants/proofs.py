@@ -130,3 +130,19 @@ def offsets(w: Weighted) -> Array | str:
         channel = int(outside.argmax())
         return f"channel {channel}: zero point << {int(w.shifts[channel])} does not fit in int32"
     return k
+
+
+JOINED_BITS = 23
+JOINED_TEXT = ", two channels' weights joined fit in int16"
+
+
+def limit_joined(w: Weighted, pairs: Array) -> str | None:
+    """Why not 256 * d's + c's weight is an int16 for all pairs (c, d) of channels, int [n, 2], or |accumulator| is
+    2^23 or more: then 256 * d's + c's accumulator would not tell d's (rlx_gemm_dsp.h)."""
+    refused = limit_accumulators(w, JOINED_BITS)
+    c, d = w.rows[pairs].swapaxes(0, 1)
+    outside = ((d == -128) & (c < 0)).any(axis=1)
+    if refused is None and outside.any():
+        first, second = pairs[int(outside.argmax())].tolist()
+        return f"where channel {second} has the weight -128, channel {first} has a negative one"
+    return refused

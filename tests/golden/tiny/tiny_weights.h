@@ -7,10 +7,7 @@
 typedef struct {
     int32_t s00_stream[52]; /* [52] of conv */
     int32_t s01_stream[20]; /* [20] of depthwise */
-    int32_t s05_bias[3]; /* [3] of dense */
-    int32_t s05_multipliers[1]; /* [1] of dense */
-    int8_t s05_weights[48]; /* [3, 16] of dense */
-    int8_t s05_shifts[1]; /* [1] of dense */
+    int32_t s05_stream[32]; /* [32] of dense */
 } tiny_weights_t;
 
 extern const tiny_weights_t tiny_weights;
