@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_GEMM_WEIGHTS RLX_GEMM_S16
+#define RLX_GEMM_UNROLL 16
 #include "rlx_conv_dsp.h"
 
 void rlx_conv_dsp_w16_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)

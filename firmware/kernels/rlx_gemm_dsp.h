@@ -31,6 +31,10 @@
 #include "rlx_dsp.h"
 #include "rlx_widen_dsp.h"
 
+#ifndef RLX_GEMM_UNROLL
+#define RLX_GEMM_UNROLL 8
+#endif
+
 #define RLX_GEMM_S8 1
 #define RLX_GEMM_S16 2
 #define RLX_GEMM_JOINED 3
@@ -42,7 +46,6 @@ enum { RLX_GEMM_STEP_WORDS = 2, RLX_GEMM_STEP_CODE = 11 * 4 };
 #else
 enum { RLX_GEMM_STEP_WORDS = 1, RLX_GEMM_STEP_CODE = 12 * 4 };
 #endif
-#define RLX_GEMM_UNROLL 8
 enum { RLX_GEMM_PAIR_WORDS = 8 };
 
 /* The assembly loads it in this order. */

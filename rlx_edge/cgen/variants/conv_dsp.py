@@ -21,7 +21,7 @@ from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
-POSITIONS, UNROLL = 4, 8
+POSITIONS = 4
 
 FIELDS = (
     *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
@@ -45,13 +45,14 @@ class Form:
     """How the stream holds a pair of channels (c, d): rlx_gemm_dsp.h, RLX_GEMM_WEIGHTS.
 
     bits: |accumulator| is proved to be below 2^bits. weights: int64 [2 channels, steps, 2] to what the stream holds;
-    biases: int64 [2] to int32 [2].
+    biases: int64 [2] to int32 [2]. unroll: steps in a row between two looks at the loop's end.
     """
 
     kernel: Kernel
     bits: int
     weights: Callable[[Array], Array]
     biases: Callable[[Array], Array]
+    unroll: int = 8
 
 
 S8 = Form(CONV, 30, lambda pair: pair.transpose(1, 2, 0).astype(np.int8), packing.int32)
@@ -60,6 +61,7 @@ S16 = Form(
     30,
     lambda pair: packing.int16(2 * pair).transpose(1, 0, 2),
     lambda bias: packing.int32(2 * bias),
+    unroll=16,
 )
 JOINED = Form(
     replace(CONV, name="rlx_conv_dsp_joined_s8"),
@@ -113,7 +115,7 @@ def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
     params = _params(op, x.type.shape, node.type.shape, len(order))
     constants = {"stream": Constant("stream", pack(w, offsets, order, form))}
     proof = w.text + (proofs.JOINED_TEXT if form is JOINED else "")
-    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), _work(params, node.type.shape)
+    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), _work(params, node.type.shape, form.unroll)
     return tuple(
         Call(form.kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -136,7 +138,7 @@ def _params(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], steps: int) -> 
     }
 
 
-def _work(p: dict[str, int], y: tuple[int, ...]) -> dict[str, int]:
+def _work(p: dict[str, int], y: tuple[int, ...], unroll: int) -> dict[str, int]:
     """Counts of the kernel's loops: tiles of 4 positions, tiles of 4 positions x 2 channels, passes of their unrolled
     loop, steps in them, steps widened, outputs that a narrower clamp goes over again."""
     positions, pairs = y[1] * y[2], -(-p["out_c"] // 2)
@@ -145,7 +147,7 @@ def _work(p: dict[str, int], y: tuple[int, ...]) -> dict[str, int]:
     return {
         "tiles": tiles,
         "tile_pairs": tile_pairs,
-        "passes": tile_pairs * -(-p["steps"] // UNROLL),
+        "passes": tile_pairs * -(-p["steps"] // unroll),
         "steps": tile_pairs * p["steps"],
         "widened": tiles * p["steps"],
         "clamped": positions * p["out_c"] * int(p["low"] > -128 or p["high"] < 127),
