@@ -157,3 +157,13 @@ def test_the_budget_decides_how_much_is_streamed() -> None:
     assert 0 < rows[0] < rows[1]
     with pytest.raises(EdgeError, match="smallest budget"):
         make_plan(graph, PORTABLE, Options(ram_budget=16))
+
+
+@pytest.mark.parametrize("target", ["portable", "cortex-m4"])
+@pytest.mark.parametrize(("make", "seed"), MODELS, ids=ids)
+def test_any_budget_above_the_smallest_is_met(make: Callable[[int], Graph], seed: int, target: str) -> None:
+    graph = make(seed)
+    smallest = make_plan(graph, TARGETS[target], SMALLEST).arena_bytes
+    plain = make_plan(graph, TARGETS[target]).arena_bytes
+    for budget in range(smallest, plain, max(16, (plain - smallest) // 6 // 16 * 16)):
+        assert make_plan(graph, TARGETS[target], Options(ram_budget=budget)).arena_bytes <= budget

@@ -12,9 +12,6 @@ from rlx_edge.cgen.schedule import schedule
 from rlx_edge.cgen.stages import Staged, Stager
 from rlx_edge.ir import Graph
 
-MOST_SIZES = 3
-"""Sizes of scratch memory that are tried for fast kernels in stages."""
-
 
 def arrange(
     graph: Graph, steps: Sequence[Step], ram_budget: int | None = None, frugal: Sequence[Step] = ()
@@ -42,8 +39,8 @@ def arrange(
 
 
 def _faster(stager: Stager, staged: Staged, fast: Sequence[Step], frugal: Sequence[Step], budget: int) -> Staged:
-    """The same stages with as many of the fast steps as the budget bears: first those in stages, up to some size of
-    scratch memory, then all others, or where these are too many those of each half, and so on."""
+    """The same stages with as many of the fast steps as the budget bears: first those in stages, up to the largest size
+    of scratch memory that fits, then all others, or where these are too many those of each half, and so on."""
     chosen = list(frugal)
 
     def attempt(taken: Iterable[int]) -> bool:
@@ -57,8 +54,14 @@ def _faster(stager: Stager, staged: Staged, fast: Sequence[Step], frugal: Sequen
         return True
 
     inside = {i for s in staged.segments if s.end > s.first + 1 for i in range(s.first, s.end)}
-    sizes = sorted({scratch_bytes(fast[i]) for i in inside}, reverse=True)[:MOST_SIZES]
-    any(attempt(i for i in inside if scratch_bytes(fast[i]) <= size) for size in sizes)
+    sizes = sorted({scratch_bytes(fast[i]) for i in inside})
+    fitting, too_large = -1, len(sizes)
+    while too_large - fitting > 1:
+        middle = (fitting + too_large) // 2
+        if attempt(i for i in inside if scratch_bytes(fast[i]) <= sizes[middle]):
+            fitting = middle
+        else:
+            too_large = middle
     parts = [[i for i in range(len(fast)) if i not in inside and fast[i] is not frugal[i]]]
     while parts:
         part = parts.pop(0)

@@ -73,7 +73,13 @@ class Stager:
         return self.staged(steps, [Segment(i, i + 1, 0, 0) for i in range(len(steps))])
 
     def fit(self, steps: Sequence[Step], budget: int) -> Staged:
-        """The plan within the budget that streams least, or the smallest that was found."""
+        """The plan within the budget that streams least, or the smallest that is found for any budget."""
+        found = self._fit(steps, budget)
+        if 0 < budget < found.layout.arena_bytes:
+            return min(found, self._fit(steps, 0), key=lambda staged: staged.layout.arena_bytes)
+        return found
+
+    def _fit(self, steps: Sequence[Step], budget: int) -> Staged:
         best = self.unstaged(steps)
         if best.layout.arena_bytes <= budget:
             return best
