@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_page import page
-from measure import KEYS, MODES, measure, measure_growth
+from measure import KEYS, measure, measure_growth, modes_of
 from subjects import CORES, PUBLIC, ROOT, names
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -32,7 +32,7 @@ def measure_all() -> Results:
     models: Results = {}
     for name in names():
         models[name] = {core: {"balanced": measure(name, core)} for core in CORES}
-        for mode in MODES:
+        for mode in modes_of(name):
             models[name]["M4"].setdefault(mode, None)
             models[name]["M4"][mode] = models[name]["M4"][mode] or measure(name, "M4", mode)
     growth = {kind: {core: measure_growth(kind, core) for core in GROWTH_CORES} for kind in GROWTH_KINDS}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from measure import LESS_RAM
+
 HEAD = """# Benchmarks
 
 Written by `make bench`; do not edit. One inference of int8 models on boards emulated by QEMU, which counts
@@ -72,7 +74,11 @@ def modes(models: Results, baseline: Mapping[str, Any]) -> list[str]:
             rows.append([name, mode, *cells, f"{row['flash_bytes']:,}", f"{row['ram_bytes']:,}"])
     head = ["model", "mode", "instructions", "to TFLM + CMSIS-NN", "flash", "RAM"]
     title = "## What else the generator makes of them, on the M4"
-    text = "`speed` and `size` are `--optimize`; smallest RAM is `--ram-budget 0`, which runs layers row by row."
+    budgets = ", ".join(f"{budget:,} ({name})" for name, budget in LESS_RAM.items())
+    text = (
+        "`speed` and `size` are `--optimize`. With a `--ram-budget` layers run row by row: smallest RAM is that of 0, where"
+        f"\nno fast kernel's scratch memory has room; less RAM that of {budgets}."
+    )
     return [title, "", text, "", *table(head, rows)]
 
 
