@@ -76,8 +76,8 @@ def modes(models: Results, baseline: Mapping[str, Any]) -> list[str]:
     title = "## What else the generator makes of them, on the M4"
     budgets = ", ".join(f"{budget:,} ({name})" for name, budget in LESS_RAM.items())
     text = (
-        "`speed` and `size` are `--optimize`. With a `--ram-budget` layers run row by row: smallest RAM is that of 0, where"
-        f"\nno fast kernel's scratch memory has room; less RAM that of {budgets}."
+        "`speed` and `size` are `--optimize`. With a `--ram-budget` layers run row by row: smallest RAM is that of 0,\n"
+        f"where scratch memory of fast kernels has no room; less RAM that of {budgets}."
     )
     return [title, "", text, "", *table(head, rows)]
 
