@@ -122,3 +122,11 @@ def test_a_build_that_cannot_be_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(EdgeError, match="--ram-budget 16"):
         api.build({"tiny": tiny_model()}, "mps2-an386", out, options=Options(ram_budget=16))
     assert not out.exists()
+
+
+@pytest.mark.parametrize("ram_budget", [None, 0])
+def test_no_layer_is_said_to_take_more_than_the_arena(ram_budget: int | None) -> None:
+    """Bytes that an input and an output share count once; some layer fills what is not padding."""
+    told = predict(make_plan(tiny_model(), M4, Options(ram_budget=ram_budget)))
+    assert told is not None
+    assert told.ram_bytes - 16 < max(layer.ram_bytes for layer in told.layers) <= told.ram_bytes

@@ -8,7 +8,7 @@ buffers that live at the same time lie apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -199,6 +199,30 @@ def step_bounds(buffers: Sequence[Buffer], apart: Apart, steps: int) -> list[int
         sizes = [buffers[i].bytes for i in alive]
         found.append(max([0, sum(sizes) - saved, *sizes]))
     return found
+
+
+def occupied(
+    graph: Graph, steps: Sequence[Step], offsets: Mapping[int, int], scratch_offsets: Mapping[int, int]
+) -> list[int]:
+    """Bytes of the arena that hold something while each step runs: bytes that two buffers share count once.
+
+    offsets: of tensors and line buffers, by node; scratch_offsets: by step.
+    """
+    spans: list[list[tuple[int, int]]] = [[] for _ in steps]
+    for buffer in buffers_of(graph, steps):
+        at = offsets[buffer.nodes[0]] if buffer.nodes else scratch_offsets[buffer.first]
+        for step in range(max(buffer.first, 0), min(buffer.last + 1, len(steps))):
+            spans[step].append((at, at + buffer.bytes))
+    return [_covered(found) for found in spans]
+
+
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """Bytes in at least one of the spans."""
+    total = reached = 0
+    for first, end in sorted(spans):
+        total += max(0, end - max(first, reached))
+        reached = max(reached, end)
+    return total
 
 
 def shared_bytes(sizes: tuple[int, int], apart: tuple[int | None, int | None]) -> int:

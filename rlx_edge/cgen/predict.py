@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx_edge.cgen.budget import live_bytes
 from rlx_edge.cgen.costs import CoreCosts, costs_of
+from rlx_edge.cgen.memory import occupied
 from rlx_edge.cgen.plan import Constant, Plan, Step
 from rlx_edge.cgen.target import get_target
 
 
 @dataclass(frozen=True)
 class LayerPrediction:
-    """A step. flash_bytes: its constants and the code that calls its kernels; ram_bytes: what must be in the arena
-    while it runs; reasons: why other variants do not apply; rough: kernels whose costs are only guessed."""
+    """A step. flash_bytes: its constants and the code that calls its kernels; ram_bytes: of the arena, that hold
+    something while it runs; reasons: why other variants do not apply; rough: kernels whose costs are only guessed.
+    """
 
     name: str
     op: str
@@ -52,7 +53,9 @@ def predict(plan: Plan) -> Prediction | None:
     costs = costs_of(get_target(plan.target))
     if costs is None:
         return None
-    layers = tuple(_layer(plan, step, costs) for step in plan.steps)
+    offsets = {tensor.node: tensor.offset for tensor in plan.tensors} | dict(plan.line_offsets)
+    held = occupied(plan.graph, plan.steps, offsets, plan.scratch_offsets)
+    layers = tuple(_layer(plan, step, costs, ram) for step, ram in zip(plan.steps, held, strict=True))
     kernels = costs.kernel_bytes(kernel.name for kernel in plan.kernels)
     code = costs.code_bytes(plan.steps)
     return Prediction(
@@ -68,7 +71,7 @@ def predict(plan: Plan) -> Prediction | None:
     )
 
 
-def _layer(plan: Plan, step: Step, costs: CoreCosts) -> LayerPrediction:
+def _layer(plan: Plan, step: Step, costs: CoreCosts, ram_bytes: int) -> LayerPrediction:
     node = plan.graph.nodes[step.node]
     constants: dict[int, Constant] = {}
     for call in step.calls:
@@ -81,7 +84,7 @@ def _layer(plan: Plan, step: Step, costs: CoreCosts) -> LayerPrediction:
         variant=step.variant if step.calls else "",
         instructions=costs.step_cost(step),
         flash_bytes=code + sum(constant.values.nbytes for constant in constants.values()),
-        ram_bytes=live_bytes(plan.graph, step),
+        ram_bytes=ram_bytes,
         stack_bytes=costs.run_stack + max(map(costs.stack_bytes, step.calls), default=0),
         reasons=step.reasons,
         rough=tuple(sorted({call.kernel.name for call in step.calls if not costs.is_fitted(call)})),
