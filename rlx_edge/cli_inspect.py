@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,7 @@ from rlx_edge.errors import EdgeError, UnsupportedError
 from rlx_edge.ir import Graph
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.quant.explain_json import explanation_facts, read_explanation
-from rlx_edge.report import cost_tables, explain_tables, tables
+from rlx_edge.report import cost_tables, explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, say
 
 
@@ -58,10 +59,16 @@ def inspect(
     flash_budget: FlashBudget = None,
     ram_budget: RamBudget = None,
     stack_budget: StackBudget = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option("--memory", help="also draw what lies in the arena, step by step, into this .svg, .png or .pdf"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Ops, shapes, MACs and parameters; for a core, the chosen kernels and their predicted cost; what cannot run."""
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
+    if memory is not None:
+        plots.check_plot(memory)
     asked = load_board(board) if board else None
     chosen = get_target(target or (api.target_of(asked) if asked else "portable"))
     graph = open_model(model, dims)
@@ -71,6 +78,8 @@ def inspect(
     plan, problems = _plan(graph, chosen, options)
     if plan is not None and asked is not None:
         check_memory(asked, {model.stem: plan})
+    if memory is not None:
+        _draw_memory(plan, memory, chosen.name, problems)
     facts = _facts(graph, plan, problems)
     if explanation is not None:
         facts["quantization"] = explanation_facts(explanation)
@@ -98,6 +107,13 @@ def _plan(graph: Graph, target: TargetConfig, options: Options) -> tuple[Plan | 
         return make_plan(graph, target, options), ()
     except UnsupportedError as error:
         return None, error.problems
+
+
+def _draw_memory(plan: Plan | None, memory: Path, target: str, problems: Sequence[str]) -> None:
+    if plan is None:
+        raise UnsupportedError(f"{memory} was not drawn: the model cannot run on {target}:", problems)
+    plots.plot_arena(plan, memory)
+    note(f"drew {memory}")
 
 
 def _show_prediction(told: Prediction) -> None:

@@ -12,6 +12,7 @@ from models import tiny_model
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import generate, open_bundle
+from rlx_edge.cgen.memory import placed
 from rlx_edge.cgen.options import BUDGETS, DEFAULT, Optimize, Options
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.predict import predict
@@ -130,3 +131,18 @@ def test_no_layer_is_said_to_take_more_than_the_arena(ram_budget: int | None) ->
     told = predict(make_plan(tiny_model(), M4, Options(ram_budget=ram_budget)))
     assert told is not None
     assert told.ram_bytes - 16 < max(layer.ram_bytes for layer in told.layers) <= told.ram_bytes
+
+
+def test_the_arena_is_drawn(tmp_path: Path) -> None:
+    """A box a buffer, in a file that is the same every time."""
+    pytest.importorskip("matplotlib")
+    model, picture = tmp_path / "tiny.rlx", tmp_path / "arena.svg"
+    api.save(tiny_model(), model)
+    good("inspect", model, "--board", "mps2-an386", "--memory", picture)
+    first = picture.read_text()
+    plan = make_plan(tiny_model(), M4)
+    boxes = len(placed(plan.graph, plan.steps, plan.offsets, plan.scratch_offsets))
+    assert boxes > len(plan.steps) and first.count("opacity: 0.75") == boxes
+    good("inspect", model, "--board", "mps2-an386", "--memory", picture)
+    assert picture.read_text() == first
+    assert "give it such an ending" in refused("inspect", model, "--memory", tmp_path / "arena.bmp")

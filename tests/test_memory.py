@@ -33,7 +33,7 @@ SEEDS = range(12)
 
 
 def simulate(plan: Plan) -> None:
-    offsets = {tensor.node: tensor.offset for tensor in plan.tensors} | dict(plan.line_offsets)
+    offsets = plan.offsets
     Simulator(plan.graph, plan.steps, offsets, plan.arena_bytes, plan.scratch_offsets).run()
 
 

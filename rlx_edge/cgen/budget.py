@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx_edge.cgen.arrange import arrange
 from rlx_edge.cgen.choose import choose
-from rlx_edge.cgen.memory import Layout, occupied
+from rlx_edge.cgen.memory import Layout, occupied, placed
 from rlx_edge.cgen.options import Options
 from rlx_edge.cgen.plan import Step
 from rlx_edge.cgen.target import TargetConfig
@@ -22,7 +22,7 @@ def within_budgets(graph: Graph, target: TargetConfig, options: Options) -> tupl
     frugal = () if budget is None else choose(graph, target, options, max_scratch=0)
     steps, layout = arrange(graph, choose(graph, target, options), budget, frugal)
     if budget and layout.arena_bytes > budget:
-        held = occupied(graph, steps, layout.offsets, layout.scratch_offsets)
+        held = occupied(placed(graph, steps, layout.offsets, layout.scratch_offsets), len(steps))
         largest = graph.nodes[steps[held.index(max(held))].node]
         raise EdgeError(
             f"--ram-budget {budget:,}: layer {largest.name!r} needs most, {max(held):,} bytes while it runs, and "

@@ -87,7 +87,7 @@ def _constants(step: Step) -> list[Constant]:
 
 
 def step_texts(plan: Plan, names: Mapping[int, str]) -> tuple[StepText, ...]:
-    offsets = {tensor.node: tensor.offset for tensor in plan.tensors} | dict(plan.line_offsets)
+    offsets = plan.offsets
     return tuple(_step_text(plan, i, step, names, offsets) for i, step in enumerate(plan.steps))
 
 

@@ -201,17 +201,21 @@ def step_bounds(buffers: Sequence[Buffer], apart: Apart, steps: int) -> list[int
     return found
 
 
-def occupied(
+def placed(
     graph: Graph, steps: Sequence[Step], offsets: Mapping[int, int], scratch_offsets: Mapping[int, int]
-) -> list[int]:
-    """Bytes of the arena that hold something while each step runs: bytes that two buffers share count once.
+) -> list[tuple[int, Buffer]]:
+    """Buffers and their places in the arena. offsets: of tensors and rings, by node; scratch_offsets: by step."""
+    return [
+        (offsets[buffer.nodes[0]] if buffer.nodes else scratch_offsets[buffer.first], buffer)
+        for buffer in buffers_of(graph, steps)
+    ]
 
-    offsets: of tensors and line buffers, by node; scratch_offsets: by step.
-    """
-    spans: list[list[tuple[int, int]]] = [[] for _ in steps]
-    for buffer in buffers_of(graph, steps):
-        at = offsets[buffer.nodes[0]] if buffer.nodes else scratch_offsets[buffer.first]
-        for step in range(max(buffer.first, 0), min(buffer.last + 1, len(steps))):
+
+def occupied(buffers: Iterable[tuple[int, Buffer]], steps: int) -> list[int]:
+    """Bytes of the arena that hold something while each step runs: bytes that two buffers share count once."""
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
+    for at, buffer in buffers:
+        for step in range(max(buffer.first, 0), min(buffer.last + 1, steps)):
             spans[step].append((at, at + buffer.bytes))
     return [_covered(found) for found in spans]
 

@@ -132,6 +132,11 @@ class Plan:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
     @property
+    def offsets(self) -> Mapping[int, int]:
+        """Where tensors and line buffers lie, by node."""
+        return {tensor.node: tensor.offset for tensor in self.tensors} | dict(self.line_offsets)
+
+    @property
     def outputs(self) -> tuple[int, ...]:
         return tuple(self.tensor_of(i) for i in self.graph.outputs)
 

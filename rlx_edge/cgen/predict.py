@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_edge.cgen.costs import CoreCosts, costs_of
-from rlx_edge.cgen.memory import occupied
+from rlx_edge.cgen.memory import occupied, placed
 from rlx_edge.cgen.plan import Constant, Plan, Step
 from rlx_edge.cgen.target import get_target
 
@@ -53,8 +53,7 @@ def predict(plan: Plan) -> Prediction | None:
     costs = costs_of(get_target(plan.target))
     if costs is None:
         return None
-    offsets = {tensor.node: tensor.offset for tensor in plan.tensors} | dict(plan.line_offsets)
-    held = occupied(plan.graph, plan.steps, offsets, plan.scratch_offsets)
+    held = occupied(placed(plan.graph, plan.steps, plan.offsets, plan.scratch_offsets), len(plan.steps))
     layers = tuple(_layer(plan, step, costs, ram) for step, ram in zip(plan.steps, held, strict=True))
     kernels = costs.kernel_bytes(kernel.name for kernel in plan.kernels)
     code = costs.code_bytes(plan.steps)

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rlx_edge.cgen.memory import placed
+from rlx_edge.cgen.plan import Plan
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.files import check_place, replacing
 from rlx_edge.quant.explain import Explanation
@@ -17,6 +19,7 @@ LABEL_WIDTH = 28
 EXACT_DB = 80.0
 """Where a layer without any error is drawn."""
 
+ARENA = {"tensor": "#1f5fa8", "rows of a tensor": "#9dc3e6", "scratch memory": "#c55a11"}
 INK, ACCUMULATED, ALONE, GAIN = "#333333", "#1f5fa8", "#9dc3e6", "#c55a11"
 
 
@@ -66,7 +69,48 @@ def plot_quality(explanation: Explanation, path: Path | str) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"int8 beside float over {explanation.samples} samples", fontsize=10, color=INK)
-    with replacing(path) as file:
+    _save(figure, path)
+
+
+def plot_arena(plan: Plan, path: Path | str) -> None:
+    """Draw what lies where in the arena while each step runs, as .svg, .png or .pdf.
+
+    Memory of a step that two buffers share (an output that overwrites its input) is drawn darker. Raises what
+    `check_plot` raises, and EdgeError for a model without steps.
+    """
+    path = Path(path)
+    check_plot(path)
+    if not plan.steps:
+        raise EdgeError(f"{path}: the model has no steps to draw")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch, Rectangle
+
+    figure = Figure(figsize=(max(6, 1.5 + 0.45 * len(plan.steps)), 6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for at, buffer in placed(plan.graph, plan.steps, plan.offsets, plan.scratch_offsets):
+        kind = "scratch memory" if not buffer.nodes else "rows of a tensor" if buffer.line else "tensor"
+        first, end = max(buffer.first, 0), min(buffer.last + 1, len(plan.steps))
+        box = Rectangle((first, at), max(end - first, 0.1), buffer.bytes, facecolor=ARENA[kind], edgecolor=INK)
+        box.set(linewidth=0.4, alpha=0.75)
+        axes.add_patch(box)
+    axes.set_xlim(0, len(plan.steps))
+    axes.set_ylim(0, max(plan.arena_bytes, 1))
+    names = [_label(plan.graph.nodes[step.node].name) for step in plan.steps]
+    axes.set_xticks([i + 0.5 for i in range(len(names))], names, rotation=90, fontsize=7, color=INK)
+    axes.set_ylabel("bytes from the arena's start")
+    axes.legend(handles=[Patch(color=color, label=kind) for kind, color in ARENA.items()], frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"arena, step by step: {plan.arena_bytes:,} bytes", fontsize=10, color=INK)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    """The same file for the same figure: without the date and random names."""
+    from matplotlib import rc_context
+
+    with replacing(path) as file, rc_context({"svg.hashsalt": "rlx-edge"}):
         metadata = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
