@@ -6,6 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -118,7 +119,9 @@ def emit(plan: Plan, name: str, target: TargetConfig, kernels_id: str) -> Emitte
     return EmittedModel(name, _render(replace(model, ident=ident, hash_bytes=hash_bytes)), digest)
 
 
-def _render(model: ModelText) -> dict[str, str]:
+@cache
+def _environment() -> Environment:
+    """With the templates, which are compiled once."""
     environment = Environment(
         loader=PackageLoader("rlx_edge.cgen"),
         undefined=StrictUndefined,
@@ -127,9 +130,13 @@ def _render(model: ModelText) -> dict[str, str]:
     )
     environment.filters["comment"] = text.comment
     environment.filters["cstring"] = text.c_string
+    return environment
+
+
+def _render(model: ModelText) -> dict[str, str]:
     files = {f"{model.name}.h": "model.h.j2", f"{model.name}.c": "model.c.j2"}
     files |= {f"{model.name}_weights.h": "weights.h.j2", f"{model.name}_weights.c": "weights.c.j2"}
-    return {file: environment.get_template(template).render(m=model) for file, template in files.items()}
+    return {file: _environment().get_template(template).render(m=model) for file, template in files.items()}
 
 
 def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) -> ModelText:
