@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import SANITIZE
+from guards import differing, owned, write_bundle
 from models import ModelMaker, random_model, samples
 
 from rlx_edge.cgen.arrange import guarded
-from rlx_edge.cgen.bundle import kernels_id
-from rlx_edge.cgen.emit import emit
 from rlx_edge.cgen.memory import Layout, plan_memory
 from rlx_edge.cgen.placement import Puzzle, arena_of, place
 from rlx_edge.cgen.plan import Plan, Step
@@ -26,7 +25,6 @@ from rlx_edge.cgen.target import TARGETS
 from rlx_edge.ir import Graph
 from rlx_edge.ir.ops import Concat
 from rlx_edge.reference import run_all
-from rlx_edge.resources import firmware_dir
 
 PORTABLE = TARGETS["portable"]
 SEEDS = range(12)
@@ -197,34 +195,28 @@ def run_guarded(plan: Plan, folder: Path) -> None:
     """Every byte outside of tensors is forbidden to the run; every tensor must be right at its end."""
     plan = guarded(plan)
     graph = plan.graph
-    sizes = [(t.offset, t.type.bytes) for t in plan.tensors]
-    lines = {tensor: line.bytes for step in plan.steps for tensor, line in step.lines.items()}
-    sizes += [(plan.line_offsets[tensor], size) for tensor, size in lines.items()]
-    spans = sorted({(offset, offset + size) for offset, size in sizes})
-    (folder / "model").mkdir()
-    for name, content in emit(plan, "model", PORTABLE, kernels_id()).files.items():
-        (folder / "model" / name).write_text(content)
-    rlx = folder / "rlx"
-    rlx.symlink_to(firmware_dir() / "kernels")
-    (folder / "rlx_bundle.h").write_text(f"#define RLX_BUNDLE_KERNELS {kernels_id()}\n")
+    spans = owned(plan)
+    bundle = write_bundle(folder / "bundle", {"model": plan})
     text = ", ".join(f"{{{first}, {end}}}" for first, end in spans)
     (folder / "main.c").write_text(MAIN % {"count": len(spans), "spans": text})
-    for file in (folder / "model").iterdir():
-        file.write_text(file.read_text().replace('"../rlx/rlx_bundle.h"', '"../rlx_bundle.h"'))
-    sources = [folder / "main.c", *(folder / "model").glob("*.c"), rlx / "rlx_crc32.c"]
-    sources += [rlx / kernel.source for kernel in plan.kernels]
+    sources = [folder / "main.c", *(bundle / "model").glob("*.c"), *(bundle / "rlx").glob("*.c")]
     program = folder / "program"
-    flags = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", *SANITIZE, f"-I{folder}")
-    command = ["gcc", *flags, *map(str, dict.fromkeys(sources)), "-o", str(program)]
-    subprocess.run(command, check=True)
+    flags = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", *SANITIZE, f"-I{bundle}")
+    subprocess.run(["gcc", *flags, *map(str, sources), "-o", str(program)], check=True)
     inputs = {name: array[0] for name, array in samples(graph, 1, seed=4).items()}
     data = b"".join(inputs[node.name].tobytes() for node in graph.inputs)
     arena = subprocess.run([program], input=data, stdout=subprocess.PIPE, check=True).stdout
-    values = run_all(graph, inputs)
-    for tensor in plan.tensors:
-        assert arena[tensor.offset :].startswith(np.ascontiguousarray(values[tensor.name]).tobytes()), tensor.name
+    assert differing(plan, arena, run_all(graph, inputs)) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_touched_outside_of_tensors(seed: int, tmp_path: Path) -> None:
     run_guarded(make_plan(random_model(seed), PORTABLE), tmp_path)
+
+
+@pytest.mark.parametrize("target", ["cortex-m0", "cortex-m3", "cortex-m4", "cortex-m55"])
+def test_twins_touch_nothing_outside_of_tensors(target: str, tmp_path: Path) -> None:
+    """Fast kernels as they run on the host; on their core: tests/test_guards_device.py."""
+    plan = make_plan(random_model(16), TARGETS[target])
+    assert plan.scratch_offsets
+    run_guarded(plan, tmp_path)
