@@ -59,7 +59,8 @@ def main() -> None:
     except typer.TyperException as error:
         if error.format_message():  # empty where a bare `rlx-edge` has printed its help
             asked = getattr(getattr(error, "ctx", None), "command_path", "rlx-edge")
-            note(f"rlx-edge: {error.format_message()} See {asked} --help")
+            said = error.format_message().replace("Value error, ", "")
+            note(f"rlx-edge: {said} See {asked} --help")
     except OSError as error:
         note(f"rlx-edge: {error.filename or ''}: {error.strerror or error}")
     sys.exit(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call, Constant, Plan, Step, View
 from rlx_edge.ir import Array
 
-FIELDS_PER_LINE = 7
+LINE_WIDTH = 112
+"""Of a parameter struct's lines, before they are indented."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +140,18 @@ def _fields(call: Call, names: Mapping[int, str]) -> tuple[str, ...]:
     kernel: Kernel = call.kernel
     lines = [f".{pointer} = W.{names[id(call.constants[pointer])]}," for pointer in kernel.pointers]
     fields = [f".{name} = {call.params[name]}," for name in kernel.fields]
-    lines += [" ".join(fields[i : i + FIELDS_PER_LINE]) for i in range(0, len(fields), FIELDS_PER_LINE)]
-    return tuple(lines)
+    return (*lines, *_filled(fields))
+
+
+def _filled(fields: Iterable[str]) -> list[str]:
+    """Fields in lines that are not too long."""
+    lines: list[str] = []
+    for field in fields:
+        if lines and len(lines[-1]) + 1 + len(field) <= LINE_WIDTH:
+            lines[-1] += f" {field}"
+        else:
+            lines.append(field)
+    return lines
 
 
 def _call_text(

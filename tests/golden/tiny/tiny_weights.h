@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef struct {
-    int32_t s00_stream[52]; /* [52] of conv */
+    int32_t s00_stream[34]; /* [34] of conv */
     int32_t s01_stream[20]; /* [20] of depthwise */
     int32_t s05_stream[32]; /* [32] of dense */
 } tiny_weights_t;
