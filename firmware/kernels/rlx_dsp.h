@@ -27,11 +27,12 @@
 #endif
 
 /* A function whose body is one block of assembly. Its arguments must arrive as the calling convention says, however
- * little the compiler sees of their use. */
+ * little the compiler sees of their use. ADR counts from a multiple of 4, so the function must begin at one: compilers
+ * put functions at any even address where they optimize for size. */
 #if defined(__clang__)
-#define RLX_NAKED __attribute__((naked, noinline))
+#define RLX_NAKED __attribute__((naked, noinline, aligned(4)))
 #else
-#define RLX_NAKED __attribute__((naked, noinline, noclone, noipa))
+#define RLX_NAKED __attribute__((naked, noinline, noclone, noipa, aligned(4)))
 #endif
 
 /* A macro's value as text, for assembly. */

@@ -19,10 +19,10 @@
 #include <arm_mve.h>
 /* For functions of nothing but assembly: callers must not look into them. */
 #if defined(__clang__)
-#define RLX_NAKED __attribute__((naked, noinline))
+#define RLX_NAKED __attribute__((naked, noinline, aligned(4)))
 #define RLX_PREDICATE "cc" /* clang has no name for it, and keeps nothing in it across assembly */
 #else
-#define RLX_NAKED __attribute__((naked, noipa))
+#define RLX_NAKED __attribute__((naked, noipa, aligned(4)))
 #define RLX_PREDICATE "p0"
 #endif
 #else
