@@ -109,7 +109,13 @@ def parity(
 
 def _parity(folder: Path, data: Data, model: str | None, port: str | None, emulate: bool, taps: bool) -> ParityResult:
     with progress("parity") as report:
-        return api.parity(folder, data, model=model, port=port, emulate=emulate, taps=taps, progress=report)
+        made = api.parity(folder, data, model=model, port=port, emulate=emulate, taps=taps, progress=report)
+    plan = api.pick(api.open_models(folder), model).plan
+    within = sum(len(step.lines) for step in plan.steps)
+    if taps and within:
+        there = f"{tables.counted(within, 'tensor')} within row-by-row stages"
+        note(f"{there} cannot be read back, as only some rows exist at a time; what follows them was compared")
+    return made
 
 
 def _finish_parity(result: ParityResult, json: bool, more: dict[str, Any] | None = None) -> None:
@@ -144,6 +150,8 @@ def profile(
     if source.is_dir():
         if options != DEFAULT:
             raise EdgeError(f"{source} is built already: give --optimize and budgets to rlx-edge build")
+        if board is not None:
+            raise EdgeError(f"{source} is built already: give --board to rlx-edge build")
         made = api.profile(source, model)
     else:
         with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:

@@ -70,6 +70,8 @@ def inspect(
     if memory is not None:
         plots.check_plot(memory)
     asked = load_board(board) if board else None
+    if asked is not None and target not in (None, api.target_of(asked)):
+        raise EdgeError(f"--board {board} has a {api.target_of(asked)}: leave out --target {target}")
     chosen = get_target(target or (api.target_of(asked) if asked else "portable"))
     graph = open_model(model, dims)
     explanation = read_explanation(graph)
@@ -95,8 +97,11 @@ def inspect(
         if explanation is not None:
             say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
         told = predict(plan) if plan is not None else None
-        if told is not None:
+        if plan is not None and told is not None:
             _show_prediction(told)
+            left = sum(map(plan.graph.macs, plan.graph.nodes))
+            if left != facts["macs"]:
+                say(f"{left:,} of {facts['macs']:,} MACs are left: what no output needs is removed before")
         else:
             _say_what_runs(model, graph, chosen.name, facts)
 

@@ -18,11 +18,13 @@ from rlx_edge import api
 from rlx_edge.cgen.costs import ROUGH_BASE, costs_of
 from rlx_edge.cgen.kernels import ALL
 from rlx_edge.cgen.lower import lower
+from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.predict import predict
 from rlx_edge.cgen.target import TARGETS, get_target
 from rlx_edge.cgen.variants.table import VARIANTS
 from rlx_edge.cgen.work import work_of
+from rlx_edge.device.boards import load_board
 from rlx_edge.ir import Graph
 from rlx_edge.resources import digits_dir
 
@@ -79,9 +81,9 @@ MODELS = {"tiny": tiny_model, "digits": digits}
 PUBLIC = {name: (lambda name=name: shared_model(name)) for name in ("kws", "ic", "vww", "ad")}
 
 
-def check_predictions(graph: Graph, board: str, folder: Path) -> None:
+def check_predictions(graph: Graph, board: str, folder: Path, options: Options = DEFAULT) -> None:
     """Instructions within 5%; flash within 3%; the stack's bound holds and is not far off; RAM is exact."""
-    api.build({"model": graph}, board, folder)
+    api.build({"model": graph}, board, folder, options=options)
     made = api.profile(folder)
     (bundled,) = api.open_models(folder)
     told, costs = predict(bundled.plan), costs_of(get_target(bundled.plan.target))
@@ -98,6 +100,29 @@ def check_predictions(graph: Graph, board: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_predicted_is_measured(name: str, tmp_path: Path) -> None:
     check_predictions(MODELS[name](), "mps2-an386", tmp_path)
+
+
+STAGED = [("mps2-an386", 2400), ("mps2-an386", 0), ("mps2-an385", 2400), ("mps2-an385-m0", 2400)]
+
+
+@pytest.mark.parametrize(("board", "ram_budget"), STAGED)
+def test_what_is_predicted_of_stages_is_measured(board: str, ram_budget: int, tmp_path: Path) -> None:
+    """A call a row: tiles that are not full, a frame more on the stack."""
+    options = Options(ram_budget=ram_budget)
+    assert any(step.lines for step in make_plan(digits(), get_target(load_board(board).chip.cpu), options).steps)
+    check_predictions(digits(), board, tmp_path, options)
+
+
+STAGED_PUBLIC = [("kws", "mps2-an386", 5760), ("kws", "mps2-an385", 6000), ("ic", "mps2-an386", 18_400)]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared with the public models is not here")
+@pytest.mark.parametrize(("name", "board", "ram_budget"), STAGED_PUBLIC)
+def test_what_is_predicted_of_stages_of_public_models_is_measured(
+    name: str, board: str, ram_budget: int, tmp_path: Path
+) -> None:
+    check_predictions(PUBLIC[name](), board, tmp_path, Options(ram_budget=ram_budget))
 
 
 @pytest.mark.long

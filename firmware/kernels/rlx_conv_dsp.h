@@ -5,7 +5,15 @@
  * memory, a 1x1 convolution takes them as one row. A window that reaches out of the image (or that a ring of rows cuts
  * in two) is copied first, with x_zp for what lies outside. The last tile repeats the last position.
  *
- * A kernel's file includes this and calls rlx_conv_dsp; see rlx_conv_dsp_s8.c.
+ * x [in_h][in_w][in_c], y [out_h][out_w][out_c]. One group, no dilation; any kernel size, stride and padding.
+ * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
+ * 1 to 31 with K and K + h in int32; and what RLX_GEMM_WEIGHTS asks for (rlx_gemm_dsp.h).
+ * Scratch: 16 * steps bytes, and, with padding or k_h > 1, four windows (k_h * k_w * in_c bytes, rounded up to words);
+ * steps = 2 * k_h * (k_w * in_c / 4) + (k_h * (k_w * in_c % 4) + 1) / 2.
+ * Reads the windows of 4 positions before it writes their outputs; positions go in the order of memory. x and y must
+ * not overlap but as that order allows.
+ *
+ * A kernel's file defines RLX_GEMM_WEIGHTS, includes this and calls rlx_conv_dsp.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_CONV_DSP_H

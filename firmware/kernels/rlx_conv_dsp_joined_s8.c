@@ -1,9 +1,9 @@
 /* rlx_conv_dsp_joined_s8: rlx_conv_dsp_s8 with the weights of two channels joined in an int16: 12 instead of 13
  * instructions for 16 products, in as much flash.
  *
- * rlx_gemm_dsp.h (RLX_GEMM_JOINED) has the stream and why it is exact. The generator proves, beside what
- * rlx_conv_dsp_s8.c needs: |accumulator| < 2^23, and 256 * d's weight + c's weight fits in int16 for every pair.
- * All else is as there: scratch, the order of reads and writes.
+ * rlx_gemm_dsp.h (RLX_GEMM_JOINED) has the stream, the registers and why it is exact. The generator proves, beside what
+ * rlx_conv_dsp.h says: |accumulator| < 2^23, and 256 * d's weight + c's weight fits in int16 for every pair.
+ * rlx_conv_dsp.h: layout, scratch, the order of reads and writes.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_GEMM_WEIGHTS RLX_GEMM_JOINED

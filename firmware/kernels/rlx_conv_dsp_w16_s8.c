@@ -1,8 +1,8 @@
 /* rlx_conv_dsp_w16_s8: rlx_conv_dsp_s8 with weights that are int16 in flash already: 11 instead of 13 instructions for 16
  * products, for twice the flash.
  *
- * The stream holds 2 * weight and 2 * bias (rlx_gemm_dsp.h, RLX_GEMM_S16). All else is as in rlx_conv_dsp_s8.c: the
- * conditions that the generator proves, scratch, the order of reads and writes.
+ * The stream holds 2 * weight and 2 * bias (rlx_gemm_dsp.h, RLX_GEMM_S16). rlx_conv_dsp.h: layout, the conditions that
+ * the generator proves, scratch, the order of reads and writes.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_GEMM_WEIGHTS RLX_GEMM_S16

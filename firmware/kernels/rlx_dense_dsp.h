@@ -9,6 +9,9 @@
  *         1  int16 256 * d's weight + c's: (k0, k2), (k1, k3), and the same of f and e; 16 instructions. The biases are
  *            c's, 256 * d's + c's, e's, 256 * f's + e's. rlx_gemm_dsp.h says why that is exact.
  *     unless RLX_DENSE_ONE_SCALE: 4 times m, K, e + 256 * (next channel's output address - this one's); rlx_dsp.h
+ * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
+ * 1 to 31 with K and K + h in int32.
+ * Reads a row of x until all of the row of y is written: a row of x and the same row of y must not overlap.
  *
  * Registers: r0 to r3 accumulators, r4 to r7 weights, r8, r9 x, r10 weights of (k0, k2), r11 x's end, r12 x's address,
  * lr stream. Later r8, r9, r10 = m, K, e, r11 = t, r12 out. All instructions of a group of 4 values are 32 bits wide, so

@@ -1,8 +1,8 @@
 /* rlx_dense_dsp_joined_s8: rlx_dense_dsp_s8 with the weights of two channels joined in an int16: 16 instead of 20
  * instructions for 16 products, in as much flash.
  *
- * The generator proves, beside what rlx_dense_dsp_s8.c needs: |accumulator| < 2^23, and 256 * d's weight + c's weight
- * fits in int16 for every pair. All else is as there.
+ * The generator proves, beside what rlx_dense_dsp.h says: |accumulator| < 2^23, and 256 * d's weight + c's weight fits in
+ * int16 for every pair.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_DENSE_JOINED 1

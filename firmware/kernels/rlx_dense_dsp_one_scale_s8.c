@@ -3,7 +3,8 @@
  * x [rows][in_c], y [rows][out_c], out_c >= 4. rlx_dense_dsp.h has the packed stream, the registers and the loop.
  * Where out_c is no multiple of 4, the stream's last 4 channels are the last 4 of y: some are computed and written again.
  *
- * The generator proves what rlx_dense_dsp_joined_s8.c needs. The order of reads and writes is as there.
+ * The generator proves, beside what rlx_dense_dsp.h says: |accumulator| < 2^23, and 256 * d's weight + c's weight fits in
+ * int16 for every pair.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_DENSE_JOINED 1

@@ -1,10 +1,6 @@
 /* rlx_dense_dsp_s8: int8 matrix product for Cortex-M4, M7 and M33 (DSP extension), a scale per output channel.
  *
  * x [rows][in_c], y [rows][out_c]. rlx_dense_dsp.h has the packed stream, the registers and the loop.
- *
- * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
- * 1 to 31 with K and K + h in int32.
- * Reads a row of x until all of the row of y is written: a row of x and the same row of y must not overlap.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_DENSE_JOINED 0

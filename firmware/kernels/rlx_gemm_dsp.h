@@ -17,10 +17,12 @@
  *                      accumulators are what SMMLAR wants.
  *     RLX_GEMM_JOINED  int16 (256 * d k0 + c k0, 256 * d k1 + c k1); 12 instructions. The low bytes are c's weights; the
  *                      word as it is gives D = 256 * d's accumulator + c's. The biases are c's, and 256 * d's + c's. All
- *                      of that holds modulo 2^32: with |d's accumulator| < 2^23 (proved), (D - c's) >> 8 is d's.
+ *                      of that holds modulo 2^32: with |d's accumulator| < 2^23 (proved), (D - c's) >> 8 is d's, and
+ *                      as its low 8 bits are 0, >> 7 is twice d's. (SMLAD sets the flag Q on the way.)
  *
  * Registers: r0 to r7 accumulators (r0, r2, r4, r6: channel c of positions 0 to 3; r1, r3, r5, r7: d), r8, r9 weights
- * of c, d, r10, r11 activations, r12 x, lr stream. Later r8, r9, r10 = m, K, e, r11 = t, r12 out. All instructions of a step
+ * of c, d, r10, r11 activations of positions 0 and 1, then of 2 and 3, r12 x, lr stream, which runs on into the
+ * scales. Later r8, r9, r10 = m, K, e, r11 = t, r12 out. All instructions of a step
  * are 32 bits wide, so that the loop can be entered at any of its steps: `skip` is what the first pass jumps back from
  * the loop's end.
  * SPDX-License-Identifier: MIT OR Apache-2.0

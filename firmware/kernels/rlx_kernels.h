@@ -169,7 +169,7 @@ void rlx_dequantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int
 /* ---- DSP: Cortex-M4, M7, M33 ---- */
 
 /* Convolution of one group without dilation, weights packed by the generator: rlx_conv_dsp.h, rlx_gemm_dsp.h.
- * scratch: aligned to 16; its size stands in the kernel's file. */
+ * scratch: aligned to 16; its size stands in rlx_conv_dsp.h. */
 typedef struct {
     const int32_t *stream;
     int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;

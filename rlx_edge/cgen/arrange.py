@@ -9,25 +9,29 @@ from rlx_edge.cgen.memory import Layout, plan_memory, scratch_bytes
 from rlx_edge.cgen.overlap import Overlaps
 from rlx_edge.cgen.plan import Plan, Step
 from rlx_edge.cgen.schedule import schedule
-from rlx_edge.cgen.stages import Staged, Stager
+from rlx_edge.cgen.stages import Price, Staged, Stager
 from rlx_edge.ir import Graph
 
 
 def arrange(
-    graph: Graph, steps: Sequence[Step], ram_budget: int | None = None, frugal: Sequence[Step] = ()
+    graph: Graph,
+    steps: Sequence[Step],
+    ram_budget: int | None = None,
+    frugal: Sequence[Step] = (),
+    price: Price | None = None,
 ) -> tuple[tuple[Step, ...], Layout]:
     """Order steps for the lowest peak and place their tensors.
 
     Where the arena is greater than the budget, layers run row by row in depth-first stages until it is not, or is the
     smallest that was found. A budget of 0 asks for that. frugal: other ways to compute the same nodes, which need less
-    scratch memory; as many are taken as the budget asks for.
+    scratch memory; as many are taken as the budget asks for. price: instructions of a call, to know what stages cost.
     """
     overlaps = Overlaps(graph)
     ordered = schedule(graph, steps, overlaps).steps
     layout = plan_memory(graph, ordered, overlaps)
     if ram_budget is None or layout.arena_bytes <= ram_budget:
         return ordered, layout
-    stager = Stager(graph, overlaps)
+    stager = Stager(graph, overlaps, price)
     best = stager.fit(ordered, ram_budget)
     others = {step.node: step for step in frugal}
     frugal = [others.get(step.node, step) for step in ordered]
@@ -54,11 +58,12 @@ def _faster(stager: Stager, staged: Staged, fast: Sequence[Step], frugal: Sequen
         return True
 
     inside = {i for s in staged.segments if s.end > s.first + 1 for i in range(s.first, s.end)}
-    sizes = sorted({scratch_bytes(fast[i]) for i in inside})
+    better = [i for i in inside if stager.by_rows(fast[i]) < stager.by_rows(frugal[i])]
+    sizes = sorted({scratch_bytes(fast[i]) for i in better})
     fitting, too_large = -1, len(sizes)
     while too_large - fitting > 1:
         middle = (fitting + too_large) // 2
-        if attempt(i for i in inside if scratch_bytes(fast[i]) <= sizes[middle]):
+        if attempt(i for i in better if scratch_bytes(fast[i]) <= sizes[middle]):
             fitting = middle
         else:
             too_large = middle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlx_edge.cgen.arrange import arrange
 from rlx_edge.cgen.choose import choose
+from rlx_edge.cgen.costs import costs_of, typical_costs
 from rlx_edge.cgen.memory import Layout, occupied, placed
 from rlx_edge.cgen.options import Options
 from rlx_edge.cgen.plan import Step
@@ -20,7 +21,9 @@ def within_budgets(graph: Graph, target: TargetConfig, options: Options) -> tupl
     """
     budget = options.ram_budget
     frugal = () if budget is None else choose(graph, target, options, max_scratch=0)
-    steps, layout = arrange(graph, choose(graph, target, options), budget, frugal)
+    costs = costs_of(target) or typical_costs()
+    price = costs.call_instructions if costs else None
+    steps, layout = arrange(graph, choose(graph, target, options), budget, frugal, price)
     if budget and layout.arena_bytes > budget:
         held = occupied(placed(graph, steps, layout.offsets, layout.scratch_offsets), len(steps))
         largest = graph.nodes[steps[held.index(max(held))].node]

@@ -46,7 +46,8 @@ def choose(
 
 
 def _step(node: Node, ways: Sequence[Candidate], reasons: tuple[str, ...], pick: int) -> Step:
-    return Step(node.id, ways[pick].calls, variant=ways[pick].variant, reasons=reasons)
+    others = tuple(way.variant for way in ways if way is not ways[pick])
+    return Step(node.id, ways[pick].calls, ways[pick].variant, reasons, others)
 
 
 def _picked(

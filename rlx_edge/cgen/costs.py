@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rlx_edge.cgen.emit_stages import layers_of
+from rlx_edge.cgen.emit_stages import layers_of, stack_of
 from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.cgen.variants.table import ALL_KERNELS
@@ -112,6 +112,10 @@ class CoreCosts:
         """Stack of a call, without run and step; a kernel that was not fitted takes what it declares."""
         found = self.kernels.get(call.kernel.name)
         return call.kernel.stack_bytes if found is None else found.stack_bytes
+
+    def step_stack(self, step: Step) -> int:
+        """Stack of a run while it is in a step."""
+        return self.run_stack + stack_of(step) + max(map(self.stack_bytes, step.calls), default=0)
 
     def code_bytes(self, steps: Iterable[Step]) -> int:
         """Flash of the model's own code: run, steps, and the parameters of their calls."""

@@ -7,10 +7,18 @@ import numpy as np
 from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.ir import Array, Graph
 
+FRAME_BYTES = 56
+
 
 def layers_of(step: Step) -> list[Call]:
     """A call of each layer, in the order of their first rows. The calls of a layer share their views."""
     return list({id(call.inputs): call for call in reversed(step.calls)}.values())[::-1]
+
+
+def stack_of(step: Step) -> int:
+    """Bytes of the stack that a stage takes on top of what a step takes, on any core and under any optimization level:
+    its frame, with a counter of 4 bytes a layer."""
+    return FRAME_BYTES + 4 * len(layers_of(step)) if step.lines else 0
 
 
 def row_order(step: Step) -> Array:

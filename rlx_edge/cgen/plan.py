@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rlx_edge.cgen.kernels import Kernel
@@ -29,12 +29,27 @@ class View:
     ring: int = 0
 
 
+Work = Callable[[int], Mapping[str, int]]
+"""Of a call for so many output rows: how often the pieces of its kernel's code run, by name."""
+
+
+def no_work(rows: int) -> Mapping[str, int]:
+    """Of kernels that are counted elsewhere (cgen/work.py)."""
+    return {}
+
+
+def proportional(counts: Mapping[str, int], of: int) -> Work:
+    """For kernels that take row after row: any row's share of the counts for `of` rows."""
+    return lambda rows: {name: count * rows // of for name, count in counts.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """One kernel call: rows [first_row, rows) of its output.
 
-    `scratch`: bytes of scratch memory that it needs. `work`: counts of what the kernel's loops do, from which the cost
-    model predicts instructions. `proof`: what was proved from the weights so that this kernel gives the right bits.
+    `scratch`: bytes of scratch memory that it needs. `work`: counts of what the kernel's loops do for so many rows,
+    from which the cost model predicts instructions. `proof`: what was proved from the weights so that this kernel gives
+    the right bits.
     """
 
     kernel: Kernel
@@ -44,7 +59,7 @@ class Call:
     rows: int
     constants: Mapping[str, Constant] = field(default_factory=dict)
     scratch: int = 0
-    work: Mapping[str, int] = field(default_factory=dict)
+    work: Work = no_work
     proof: str = ""
     first_row: int = 0
 
@@ -67,7 +82,8 @@ class Line:
 class Step:
     """All calls that compute one tensor. A step without calls only renames a tensor (a reshape).
 
-    `variant` names what was chosen among the ways to compute it; `reasons` says why others do not apply, a line each.
+    `variant` names what was chosen among the ways to compute it, `others` the ways that would give the same bits;
+    `reasons` says why others do not apply, a line each.
     A stage computes several layers row by row, up to the tensor of `node`; the tensors within exist only as line
     buffers: `lines`, by node.
     """
@@ -76,6 +92,7 @@ class Step:
     calls: tuple[Call, ...]
     variant: str = "portable"
     reasons: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     lines: Mapping[int, Line] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rlx_edge.cgen.budget import within_budgets
 from rlx_edge.cgen.costs import CALL_STACK_BYTES, costs_of
+from rlx_edge.cgen.emit_stages import stack_of
 from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.cgen.plan import Plan, Step, Tensor
@@ -47,12 +48,13 @@ def stack_bytes(steps: Sequence[Step], target: TargetConfig) -> int:
     costs = costs_of(target)
     if costs is None:
         return declared_stack(steps)
-    return costs.run_stack + max((costs.stack_bytes(call) for step in steps for call in step.calls), default=0)
+    return max(map(costs.step_stack, steps), default=costs.run_stack)
 
 
 def declared_stack(steps: Sequence[Step]) -> int:
     """The same under any optimization level, on any core."""
-    return CALL_STACK_BYTES + max((call.kernel.stack_bytes for step in steps for call in step.calls), default=0)
+    kernels = [max((call.kernel.stack_bytes for call in step.calls), default=0) + stack_of(step) for step in steps]
+    return CALL_STACK_BYTES + max(kernels, default=0)
 
 
 def _tensors(graph: Graph, steps: tuple[Step, ...], offsets: dict[int, int]) -> tuple[Tensor, ...]:

@@ -13,7 +13,8 @@ from rlx_edge.cgen.target import get_target
 @dataclass(frozen=True)
 class LayerPrediction:
     """A step. flash_bytes: its constants and the code that calls its kernels; ram_bytes: of the arena, that hold
-    something while it runs; reasons: why other variants do not apply; rough: kernels whose costs are only guessed.
+    something while it runs; reasons: why other variants do not apply; others: variants that do, and are not taken for
+    what they cost; rough: kernels whose costs are only guessed.
     """
 
     name: str
@@ -24,6 +25,7 @@ class LayerPrediction:
     ram_bytes: int
     stack_bytes: int
     reasons: tuple[str, ...]
+    others: tuple[str, ...]
     rough: tuple[str, ...]
 
 
@@ -84,7 +86,8 @@ def _layer(plan: Plan, step: Step, costs: CoreCosts, ram_bytes: int) -> LayerPre
         instructions=costs.step_cost(step),
         flash_bytes=code + sum(constant.values.nbytes for constant in constants.values()),
         ram_bytes=ram_bytes,
-        stack_bytes=costs.run_stack + max(map(costs.stack_bytes, step.calls), default=0),
+        stack_bytes=costs.step_stack(step),
         reasons=step.reasons,
+        others=step.others,
         rough=tuple(sorted({call.kernel.name for call in step.calls if not costs.is_fitted(call)})),
     )

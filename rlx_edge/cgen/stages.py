@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_edge.cgen.memory import Buffer, Layout, apart_of, buffers_of, plan_memory, step_bounds
 from rlx_edge.cgen.overlap import Overlaps
-from rlx_edge.cgen.plan import Step
+from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.cgen.stream import Layer, Stage, layers_of, make_stage
 from rlx_edge.ir import Graph
 
 ATTEMPTS = 8
 """Plans that are placed, at most, before the best is taken."""
-CALL_COST = 300
-"""Instructions that each call of a stage costs on top, roughly."""
+CALL_COST = 300.0
+"""Instructions that a call costs on top, roughly, where nothing else is known."""
+Price = Callable[[Call], float]
+"""Instructions of a call."""
 REACH = 4
 """How many steps before the first and after the last that need too much memory a stage may take in."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The steps [first, end): one as it is, or several as a stage. need: bytes of memory at least; cost: what streaming
-    costs."""
+    """The steps [first, end): one as it is, or several as a stage. need: bytes of memory at least; cost: instructions
+    that streaming costs."""
 
     first: int
     end: int
@@ -42,8 +44,10 @@ class Staged:
 class Stager:
     """Makes steps of segments and places them; keeps what plans of one graph have in common."""
 
-    def __init__(self, graph: Graph, overlaps: Overlaps) -> None:
+    def __init__(self, graph: Graph, overlaps: Overlaps, price: Price | None = None) -> None:
         self.graph, self.overlaps = graph, overlaps
+        self._price = price or (lambda call: CALL_COST)
+        self._prices: dict[Step, float] = {}
         self._layers: dict[Step, tuple[Layer, ...] | None] = {}
         self._made: dict[tuple[Step, ...], Step] = {}
 
@@ -52,6 +56,18 @@ class Stager:
         if step not in self._layers:
             self._layers[step] = layers_of(self.graph, step)
         return self._layers[step]
+
+    def by_rows(self, step: Step) -> float:
+        """Instructions of a step in a stage: a call a row."""
+        if step not in self._prices:
+            calls = [layer.call for layer in self.layers(step) or ()]
+            rows = [replace(call, first_row=y, rows=y + 1) for call in calls for y in range(call.rows)]
+            self._prices[step] = sum(map(self._price, rows))
+        return self._prices[step]
+
+    def extra(self, step: Step) -> float:
+        """Instructions that a stage costs on top."""
+        return self.by_rows(step) - sum(map(self._price, step.calls))
 
     def stage(self, steps: Sequence[Step], dying: dict[int, int]) -> Stage | None:
         """As `make_stage`, of the layers of steps."""
@@ -125,7 +141,7 @@ class _Search:
                 if any(first <= step < end for step in heavy) and self._closed(first, end):
                     stage = self.stager.stage(self.steps[first:end], self._dying(first, end))
                     if stage is not None:
-                        cost = CALL_COST * (len(stage.sequence) - len(stage.layers))
+                        cost = round(sum(map(self.stager.extra, self.steps[first:end])))
                         yield Segment(first, end, stage.peak + self._through(first, end), cost)
 
     def _closed(self, first: int, end: int) -> bool:

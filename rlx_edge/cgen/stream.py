@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rlx_edge.cgen import kernels
 from rlx_edge.cgen.order import OUTPUT
-from rlx_edge.cgen.plan import Call, Line, Step, View
+from rlx_edge.cgen.plan import Call, Line, Step, View, no_work
 from rlx_edge.ir import Graph
 
 Rows = tuple[tuple[int, int], ...]
@@ -54,9 +54,12 @@ def parts_of(graph: Graph, node: int, call: Call) -> list[tuple[Call, int]]:
         return [(call, node)]
     sums = View(len(graph.nodes) + node, 4 * p["channels"])
     adding = replace(
-        call, kernel=kernels.POOL_SUM, inputs=(*call.inputs, sums), output=sums, rows=p["in_h"], work={}, scratch=0
+        call, kernel=kernels.POOL_SUM, inputs=(*call.inputs, sums), output=sums, rows=p["in_h"], work=no_work, scratch=0
     )
-    return [(adding, len(graph.nodes) + node), (replace(call, kernel=kernels.POOL_MEAN, inputs=(sums,), work={}), node)]
+    return [
+        (adding, len(graph.nodes) + node),
+        (replace(call, kernel=kernels.POOL_MEAN, inputs=(sums,), work=no_work), node),
+    ]
 
 
 def _layer(call: Call, tensor: int) -> Layer | None:
@@ -108,8 +111,7 @@ class Stage:
         for index in self.sequence:
             call, y = calls[index], made[index]
             made[index] += 1
-            work = {name: n * (y + 1) // call.rows - n * y // call.rows for name, n in call.work.items()}
-            rows.append(replace(call, first_row=y, rows=y + 1, work=work))
+            rows.append(replace(call, first_row=y, rows=y + 1))
         return Step(self.layers[-1].tensor, tuple(rows), "stage", lines=self.lines)
 
     def _with_rings(self, call: Call) -> Call:

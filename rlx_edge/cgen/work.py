@@ -25,9 +25,10 @@ CHANNELS = 4
 def work_of(call: Call) -> Work | None:
     """The counts of a call: its own, and those that are counted here; None for a kernel that nobody counts."""
     count = _COUNTERS.get(call.kernel.name)
+    counted = call.work(call.rows - call.first_row)
     if count is None:
-        return call.work or None
-    return {**call.work, **count(call)}
+        return counted or None
+    return {**counted, **count(call)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,8 @@ def _tiles(lines: _Lines) -> Iterator[range]:
 
 
 def gathered_dsp(call: Call) -> Mapping[str, int]:
-    """rlx_conv_dsp.h: windows that the image's border cuts are copied whole, between zero points."""
+    """rlx_conv_dsp.h: windows that the image's border or the end of a ring of rows cuts are copied whole, between zero
+    points."""
     p, lines = call.params, _lines(call)
     run = p["k_w"] * p["in_c"]
     room = lines.in_w + p["pad_left"] - p["k_w"]
@@ -51,12 +52,17 @@ def gathered_dsp(call: Call) -> Mapping[str, int]:
     counts = dict.fromkeys(("gathered", "copied_windows", "copied_rows", "copied_words", "copied_bytes"), 0)
     for tile in _tiles(lines):
         row, ox = divmod(tile.start, lines.out_w)
-        if _rows_inside(p, lines, row) == p["k_h"] and first <= ox and ox + POSITIONS <= end:
+        if (
+            _rows_inside(p, lines, row) == p["k_h"]
+            and not _cut_by_ring(call, lines, row)
+            and first <= ox
+            and ox + POSITIONS <= end
+        ):
             continue
         for row, ox in (divmod(position, lines.out_w) for position in tile):
             counts["gathered"] += 1
             rows = _rows_inside(p, lines, row)
-            if rows < p["k_h"] or not first <= ox < end:
+            if rows < p["k_h"] or _cut_by_ring(call, lines, row) or not first <= ox < end:
                 inside = _bytes_inside(p, lines, ox)
                 counts["copied_windows"] += 1
                 counts["copied_rows"] += rows
@@ -106,6 +112,13 @@ def _rows_inside(p: Mapping[str, int], lines: _Lines, row: int) -> int:
         return 1
     iy = (lines.first_row + row) * p["stride_h"] - p["pad_top"]
     return max(0, min(p["k_h"], p["in_h"] - iy) - max(0, -iy))
+
+
+def _cut_by_ring(call: Call, lines: _Lines, row: int) -> bool:
+    """Whether the kernel rows do not follow each other in memory."""
+    p, ring = call.params, call.inputs[0].ring
+    iy = (lines.first_row + row) * p["stride_h"] - p["pad_top"]
+    return ring > 0 and iy % ring + p["k_h"] > ring
 
 
 def _bytes_inside(p: Mapping[str, int], lines: _Lines, ox: int) -> int:

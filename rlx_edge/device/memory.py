@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlx_edge.cgen.costs import CoreCosts, costs_of
+from rlx_edge.cgen.options import Optimize
 from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.target import get_target
 from rlx_edge.device.boards import Board
@@ -40,10 +41,22 @@ def check_memory(board: Board, plans: Mapping[str, Plan]) -> None:
     if stack > board.stack_bytes:
         parts.append(f"{stack:,} bytes of stack, and the board reserves {board.stack_bytes:,}")
     if parts:
+        hints = [*_hints(plans, board, flash, ram), "a larger board"]
         raise EdgeError(
-            f"{', '.join(plans)} will not fit {board.name}: needs {'; '.join(parts)}; try --optimize size, "
-            "--ram-budget or a larger board"
+            f"{', '.join(plans)} will not fit {board.name}: needs {'; '.join(parts)}; try {' or '.join(hints)}"
         )
+
+
+def _hints(plans: Mapping[str, Plan], board: Board, flash: int, ram: int) -> list[str]:
+    """Flags that may help. ram: what is taken beside the arena, of the memory that has data and stack."""
+    placement, hints = board.placement, []
+    if flash > placement.code.bytes and any(plan.options.optimize is not Optimize.SIZE for plan in plans.values()):
+        hints.append("--optimize size")
+    room = placement.data.bytes - ram if placement.arena == placement.data else placement.arena.bytes
+    large = [plan for plan in plans.values() if plan.arena_bytes > room]
+    if room > 0 and any(plan.options.ram_budget is None or plan.options.ram_budget > room for plan in large):
+        hints.append(f"--ram-budget {room}")
+    return hints
 
 
 def flash_bytes(costs: CoreCosts, plans: Mapping[str, Plan]) -> int:

@@ -93,10 +93,10 @@ def prediction_text(told: Prediction) -> str:
 
 
 def reason_lines(layers: Iterable[LayerPrediction]) -> list[str]:
-    """Why layers that the portable kernel computes have no faster variant, a line a reason."""
+    """Why layers that only the portable kernel can compute have no faster variant, a line a reason."""
     by_reason: dict[str, list[str]] = {}
     for layer in layers:
-        for reason in layer.reasons if layer.variant == PORTABLE else ():
+        for reason in layer.reasons if layer.variant == PORTABLE and not layer.others else ():
             by_reason.setdefault(reason, []).append(short(layer.name))
     return [f"{reason} ({_some(names)})" for reason, names in by_reason.items()]
 

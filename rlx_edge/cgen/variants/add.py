@@ -13,7 +13,7 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import OUTPUT, Accesses
-from rlx_edge.cgen.plan import Call, Constant, View
+from rlx_edge.cgen.plan import Call, Constant, View, proportional
 from rlx_edge.cgen.rows import image_views, rows_of
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing
@@ -165,7 +165,7 @@ def _calls(
     params |= dict(width=width, multiplier=made.out.multipliers[0], k=made.k, shift=made.shift)
     params |= bounds(node.op.clamp)
     narrow = params["low"] > -128 or params["high"] < 127
-    work = {"rows": rows, "elements": rows * width, "clamped": rows * width * int(narrow)}
+    work = proportional({"rows": 1, "elements": width, "clamped": width * int(narrow)}, 1)
     operands = [_views(graph, graph.nodes[node.inputs[k]]) for k in (made.linear, 1 - made.linear)]
     return tuple(
         Call(kernel, params, (a, b), target, rows, constants, 0, work, made.text)

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
-from rlx_edge.cgen.plan import Call, Constant, View
+from rlx_edge.cgen.plan import Call, Constant, View, proportional
 from rlx_edge.cgen.rows import image_views, rows_of
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import add
@@ -53,7 +53,7 @@ def sums(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         return "the operand that is rescaled with rounding is subtracted, or shifted to the left or by more than 31"
     _, rows, width = rows_of(node.type)
     params |= dict(width=width)
-    work = dict(rows=rows, fours=rows * -(-width // ELEMENTS))
+    work = proportional(dict(rows=1, fours=-(-width // ELEMENTS)), 1)
     operands = [_views(graph, graph.nodes[node.inputs[k]]) for k in (made.linear, 1 - made.linear)]
     return tuple(
         Call(ADD, params, (a, b), target, rows, {}, 0, work, made.text)

@@ -115,7 +115,7 @@ def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
     params = _params(op, x.type.shape, node.type.shape, len(order))
     constants = {"stream": Constant("stream", pack(w, offsets, order, form))}
     proof = w.text + (proofs.JOINED_TEXT if form is JOINED else "")
-    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), _work(params, node.type.shape, form.unroll)
+    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), partial(_work, params, form.unroll)
     return tuple(
         Call(form.kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -138,10 +138,10 @@ def _params(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], steps: int) -> 
     }
 
 
-def _work(p: dict[str, int], y: tuple[int, ...], unroll: int) -> dict[str, int]:
+def _work(p: dict[str, int], unroll: int, rows: int) -> dict[str, int]:
     """Counts of the kernel's loops: tiles of 4 positions, tiles of 4 positions x 2 channels, passes of their unrolled
     loop, steps in them, steps widened, outputs that a narrower clamp goes over again."""
-    positions, pairs = y[1] * y[2], -(-p["out_c"] // 2)
+    positions, pairs = rows * p["out_w"], -(-p["out_c"] // 2)
     tiles = -(-positions // POSITIONS)
     tile_pairs = tiles * pairs
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     }
     rows = w.rows.reshape(out_c, k_h, k_w, in_c).transpose(0, 2, 1, 3).reshape(out_c, -1)
     stream = Constant("stream", pack(replace(w, rows=rows)))
-    work = count_work(params, out_h)
+    work = partial(count_work, params)
     return tuple(
         Call(kernel, params, (source,), target, out_h, {"stream": stream}, scratch_bytes(params), work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -111,7 +112,9 @@ def pointwise(
     }
     stream = {"stream": Constant("stream", pack(w))}
     return (
-        Call(kernel, params, (source,), target, rows, stream, scratch_bytes(params), count_work(params, rows), proof),
+        Call(
+            kernel, params, (source,), target, rows, stream, scratch_bytes(params), partial(count_work, params), proof
+        ),
     )
 
 

@@ -99,7 +99,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     scratch = RUN_BYTES * params["blocks"] + (1 + POSITIONS) * line
     short = int((~blocks.long).sum())
     proof = f"{w.text}; {short} of {blocks.long.size} groups of four weights are halved to fit in 16 bits"
-    work = _work(params, node.type.shape, blocks, scales)
+    work = partial(_work, params, blocks, scales)
     return tuple(
         Call(CONV, params, (source,), target, node.type.shape[1], constants, scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -116,12 +116,12 @@ def _params(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], blocks: int) ->
     }
 
 
-def _work(p: dict[str, int], y: tuple[int, ...], blocks: Blocks, scales: Rescales) -> dict[str, int]:
+def _work(p: dict[str, int], blocks: Blocks, scales: Rescales, rows: int) -> dict[str, int]:
     """Counts of the kernel's loops: tiles of 4 positions, of them those with windows found one by one, their kernel
     rows, taps of all tiles, channels of all tiles, of them those with the long rescale, long and short blocks."""
-    positions = y[1] * y[2]
+    positions = rows * p["out_w"]
     tiles = -(-positions // POSITIONS)
-    columns = np.minimum(np.arange(tiles * POSITIONS), positions - 1).reshape(-1, POSITIONS) % y[2]
+    columns = np.minimum(np.arange(tiles * POSITIONS), positions - 1).reshape(-1, POSITIONS) % p["out_w"]
     left = columns * p["stride_w"] - p["pad_left"]
     inside = (left >= 0) & (left + p["k_w"] <= p["in_w"])
     interior = inside.all(axis=1) & (np.diff(columns, axis=1) == 1).all(axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class Packed:
         return Call(
             *(KERNEL, full, (source,), target, rows, {"stream": self.stream}),
             scratch=8 * steps + 5 * line,
-            work=work(full, self.fields, rows),
+            work=partial(work, full, self.fields),
             proof=self.proof,
         )
 

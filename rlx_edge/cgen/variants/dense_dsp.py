@@ -9,7 +9,7 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import rowwise_order
-from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs
@@ -135,7 +135,7 @@ def _call(
     proof = w.text + ("" if kernel is DENSE else proofs.JOINED_TEXT)
     constants = {"stream": Constant("stream", stream)}
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
-    return (Call(kernel, params, (source,), target, rows, constants, work=work, proof=proof),)
+    return (Call(kernel, params, (source,), target, rows, constants, work=proportional(work, rows), proof=proof),)
 
 
 VARIANTS = (

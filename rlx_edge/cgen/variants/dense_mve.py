@@ -7,7 +7,7 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import Accesses, rowwise_order
-from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import conv_mve, packing
@@ -57,7 +57,17 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         work = dict(rows=1, groups=groups, blocks=groups * blocks, passes=groups * (max(0, blocks - 2) // UNROLLED))
         scratch = blocks * BYTES if in_c % BYTES else 0
         return (
-            Call(DENSE, params, (source,), target, 1, {"stream": Constant("stream", pack(w))}, scratch, work, w.text),
+            Call(
+                DENSE,
+                params,
+                (source,),
+                target,
+                1,
+                {"stream": Constant("stream", pack(w))},
+                scratch,
+                proportional(work, 1),
+                w.text,
+            ),
         )
     return conv_mve.pointwise(w, source, target, rows, op.x_zp, bounds(op.clamp))
 

@@ -7,7 +7,7 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import rowwise_order
-from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs, v6m
@@ -116,7 +116,7 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     proof = f"{w.text}; {blocks - whole} of {whole} groups of four products are halved to fit in 16 bits"
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
     constants = {"stream": Constant("stream", stream)}
-    return (Call(DENSE, params, (source,), target, rows, constants, scratch, work, proof),)
+    return (Call(DENSE, params, (source,), target, rows, constants, scratch, proportional(work, rows), proof),)
 
 
 VARIANTS = (Variant("dense_v6m", Isa.V6M, QMatMul, (DENSE,), dense),)

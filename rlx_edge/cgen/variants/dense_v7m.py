@@ -3,6 +3,8 @@ are rows enough to share each weight, as a 1x1 convolution."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
@@ -47,7 +49,7 @@ def lower(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     params = {**dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp), **bounds(op.clamp)}
     call = Call(
         *(KERNEL, params, (source,), target, rows, {"stream": Constant("stream", packed_stream(found))}),
-        work=work(in_c, out_c, rows),
+        work=partial(work, in_c, out_c),
         proof=found.text,
     )
     return (call,)

@@ -98,8 +98,11 @@ def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
     params = geometry | dict(channels=channels, x_zp=op.x_zp, out_zp=op.out_zp, **bounds(op.clamp))
     params |= dict(tile_h=tiling.height, tile_w=tiling.width, along_y=int(tiling.along_y))
     constants = {"stream": Constant("stream", pack(w, k_h, k_w, tiling.along_y))}
-    counts = work(window, tiling, out_h)
-    counts["clamped"] = int(op.clamp not in (None, (-128, 127))) * out_h * out_w * channels
+    clamped = int(op.clamp not in (None, (-128, 127))) * out_w * channels
+
+    def counts(rows: int) -> dict[str, int]:
+        return work(window, tiling, rows) | {"clamped": rows * clamped}
+
     scratch = scratch_bytes(tiling, (stride_h, stride_w))
     return tuple(
         Call(DEPTHWISE, params, (source,), target, out_h, constants, scratch, counts, w.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     refused = limit_shifts(w, 1, 31) or _limit_results(w)
     if refused is not None:
         return refused
-    params, work = min(
+    params, _ = min(
         (_arrangement(x, node, op, along_y) for along_y in (0, 1)),
         key=lambda made: _rough_cost(made[1]),
     )
@@ -73,7 +74,17 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     proof = f"{w.text}, rescaled sums with zero point fit in int16"
     scratch = params["buffer_bytes"] + CHANNELS
     return tuple(
-        Call(DEPTHWISE, params, (source,), target, node.type.shape[1], {"stream": stream}, scratch, work, proof)
+        Call(
+            DEPTHWISE,
+            params,
+            (source,),
+            target,
+            node.type.shape[1],
+            {"stream": stream},
+            scratch,
+            partial(count_work, params),
+            proof,
+        )
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 

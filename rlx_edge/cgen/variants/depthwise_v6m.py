@@ -11,7 +11,7 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import Accesses, band_order, channels_order
-from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs, v6m
@@ -113,7 +113,7 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     proof = (
         f"{w.text}; groups of three products fit in 16 bits in {int((modes == ROWS).sum())} of {len(modes)} channels"
     )
-    work = lines.work(modes, scales)
+    work = proportional(lines.work(modes, scales), node.type.shape[1])
     return tuple(
         Call(DEPTHWISE, params, (source,), target, node.type.shape[1], constants, lines.scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)

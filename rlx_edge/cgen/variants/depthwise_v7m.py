@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def lower(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         Call(
             *(KERNEL, params, (source,), target, out_h, {"stream": packed}),
             scratch=band_bytes(params, params["band_h"], params["band_w"]),
-            work=work(params, out_h),
+            work=partial(work, params),
             proof=found.text,
         )
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlx_edge.cgen import kernels
 from rlx_edge.cgen.lower_windows import pool as portable
-from rlx_edge.cgen.plan import Call
+from rlx_edge.cgen.plan import Call, proportional
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Graph, Node
@@ -29,7 +29,7 @@ def pool(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     work = dict(pixels=pixels, groups=groups, rows=groups * p["k_h"], taps=groups * p["k_h"] * p["k_w"])
     work |= dict(outputs=pixels * p["channels"])
     proof = "the sums and divisions of rlx_avg_pool_s8"
-    return tuple(replace(call, kernel=AVG_POOL, work=work, proof=proof) for call in calls)
+    return tuple(replace(call, kernel=AVG_POOL, work=proportional(work, calls[0].rows), proof=proof) for call in calls)
 
 
 VARIANTS = (Variant("pool_mve", Isa.MVE, Pool, (AVG_POOL,), pool),)
