@@ -115,12 +115,16 @@ def add(draw: Draw) -> Graph:
 @st.composite
 def joined(draw: Draw) -> Graph:
     """Dense or 1x1 QConv2d whose accumulators come close to 2^23, where kernels that join two channels' weights
-    (rlx_gemm_dsp.h) end: 516 weights of +-127 and inputs of -128 give 2^23 - 512, and the bias what is left."""
+    (rlx_gemm_dsp.h) end: 516 weights of +-127 and inputs of -128 give 2^23 - 512, and the bias what is left; or the
+    other way round."""
     count, taps = draw(st.integers(1, 6)), 516
     signs = np.array(draw(st.lists(st.sampled_from([-127, 127]), min_size=count, max_size=count)))
     values = np.repeat(signs, taps).reshape(count, taps).astype(np.int8)
     values[:, draw(st.integers(0, taps - 1))] //= draw(st.sampled_from([1, 2]))
     bias = (-np.sign(signs) * draw(st.sampled_from([511, 512, 513, 0]))).astype(np.int32)
+    if draw(st.sampled_from([False, False, True])):  # the bias alone comes close to it, and the weights give the rest
+        values = np.sign(values)
+        bias = np.full(count, draw(st.sampled_from([-1, 1])) * (2**23 - 1 - 128 * taps), np.int32)
     builder = GraphBuilder("joined")
     x_quant, weight_quant = QuantParams.per_tensor(0.5, 0), QuantParams.per_tensor(0.25, 0)
     out_quant = QuantParams.per_tensor(draw(st.sampled_from([32768.0, 8192.0, 8200.0])), draw(zero_points))

@@ -54,8 +54,9 @@ class ModelMaker:
         groups: int = 1,
         name: str = "conv",
         out: QuantParams | None = None,
+        top: int = 0,
     ) -> int:
-        """A convolution with padding kernel // 2, per-channel scales, and a fused ReLU at times."""
+        """A convolution with padding kernel // 2 and `top` rows more, per-channel scales, and a fused ReLU at times."""
         in_channels = self.builder[x].type.shape[3]
         taps = kernel * kernel * in_channels // groups
         weights = self._weights((channels, kernel, kernel, in_channels // groups))
@@ -65,7 +66,7 @@ class ModelMaker:
         clamp = (out.zero_point, 127) if self.rng.random() < 0.5 and out.zero_point < 127 else None
         half = kernel // 2
         op = QConv2d(
-            *((kernel, kernel), (stride, stride), (half, half, half, half), (1, 1), groups),
+            *((kernel, kernel), (stride, stride), (half + top, half, half, half), (1, 1), groups),
             *(x_quant.zero_point, 0, out.zero_point, real_multipliers(x_quant, w_quant, out)),
             *(Layout.NHWC, Requant.TFLM, clamp),
         )

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 from command import good, refused
-from models import tiny_model
+from models import ModelMaker, random_model, tiny_model
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import generate, open_bundle
 from rlx_edge.cgen.memory import placed
 from rlx_edge.cgen.options import BUDGETS, DEFAULT, Optimize, Options
 from rlx_edge.cgen.planner import make_plan
-from rlx_edge.cgen.predict import predict
+from rlx_edge.cgen.predict import Prediction, predict
 from rlx_edge.cgen.target import get_target
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.memory import check_memory
 from rlx_edge.errors import EdgeError
+from rlx_edge.ir import Graph
+from rlx_edge.ir.ops import Concat
 
 M4 = get_target("cortex-m4")
 
@@ -146,3 +148,49 @@ def test_the_arena_is_drawn(tmp_path: Path) -> None:
     good("inspect", model, "--board", "mps2-an386", "--memory", picture)
     assert picture.read_text() == first
     assert "give it such an ending" in refused("inspect", model, "--memory", tmp_path / "arena.bmp")
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m4"])
+def test_budgets_hold_together(core: str, seed: int) -> None:
+    """A RAM budget that binds nothing changes no answer; one that asks for stages does not exceed the others."""
+    graph, target = random_model(seed), get_target(core)
+    free, small = (predict(make_plan(graph, target, Options(ram_budget=budget))) for budget in (None, 0))
+    size = predict(make_plan(graph, target, Options(Optimize.SIZE)))
+    assert free and small and size
+    assert make_plan(graph, target, Options(flash_budget=size.flash_bytes, ram_budget=1 << 24))
+    met = 0
+    for flash in (size.flash_bytes, (size.flash_bytes + free.flash_bytes) // 2, free.flash_bytes):
+        for stack in (None, small.stack_bytes):
+            told, refusal = _told(graph, core, Options(flash_budget=flash, ram_budget=0, stack_budget=stack))
+            met += told is not None
+            assert told or re.search(r"[\d,]+ bytes is the (smallest|least)", refusal)
+            assert told is None or told.flash_bytes <= flash
+            assert told is None or stack is None or told.stack_bytes <= stack
+    assert met
+
+
+def _told(graph: Graph, core: str, options: Options) -> tuple[Prediction | None, str]:
+    """What is predicted, or why there is no plan."""
+    try:
+        return predict(make_plan(graph, get_target(core), options)), ""
+    except EdgeError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("board", ["mps2-an386", "mps2-an385-m0"])
+def test_the_stack_of_steps_of_several_calls_is_bounded(board: str, tmp_path: Path) -> None:
+    """A concatenation copies each operand, and each image of a batch is a call."""
+    several = ModelMaker("several", 1)
+    out = several.quant()
+    parts = [several.conv(several.input((1, 2, 2, 3), f"x{i}"), 3, 1, name=f"c{i}", out=out) for i in range(8)]
+    joined = several.builder.add(Concat(3), parts, "joined", out)
+    batch = ModelMaker("batch", 2)
+    x = batch.conv(batch.input((4, 5, 5, 4)), 4, name="conv")
+    models = {"several": several.builder.build([joined]), "batch": batch.builder.build([batch.add(x, x)])}
+    options = Options(Optimize.SIZE)
+    api.build(models, board, tmp_path, options=options)
+    for name, graph in models.items():
+        plan = make_plan(graph, get_target(load_board(board).chip.cpu), options)
+        assert max(len(step.calls) for step in plan.steps) >= 4
+        assert api.profile(tmp_path, name).stack_bytes <= plan.stack_bytes, name

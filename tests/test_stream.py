@@ -159,6 +159,16 @@ def test_the_budget_decides_how_much_is_streamed() -> None:
         make_plan(graph, PORTABLE, Options(ram_budget=16))
 
 
+def test_layers_of_which_nobody_needs_a_row_are_in_no_stage() -> None:
+    """b's first row is padding, and c needs only that: no row of a is ever needed."""
+    maker = ModelMaker("padding", 1)
+    x = maker.conv(maker.input((1, 4, 4, 4)), 8, 1, name="a")
+    x = maker.conv(x, 8, 1, name="b", top=1)
+    x = maker.conv(x, 8, 1, 5, name="c")
+    for budget in (0, 150):
+        simulate(make_plan(maker.builder.build([x]), PORTABLE, Options(ram_budget=budget)))
+
+
 @pytest.mark.parametrize("target", ["portable", "cortex-m4"])
 @pytest.mark.parametrize(("make", "seed"), MODELS, ids=ids)
 def test_any_budget_above_the_smallest_is_met(make: Callable[[int], Graph], seed: int, target: str) -> None:

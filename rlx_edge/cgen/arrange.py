@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rlx_edge.cgen.memory import Layout, plan_memory, scratch_bytes
@@ -17,14 +17,16 @@ def arrange(
     graph: Graph,
     steps: Sequence[Step],
     ram_budget: int | None = None,
-    frugal: Sequence[Step] = (),
+    frugal: Callable[[], Sequence[Step]] = tuple,
     price: Price | None = None,
+    allowed: Callable[[Sequence[Step]], bool] = lambda steps: True,
 ) -> tuple[tuple[Step, ...], Layout]:
     """Order steps for the lowest peak and place their tensors.
 
     Where the arena is greater than the budget, layers run row by row in depth-first stages until it is not, or is the
-    smallest that was found. A budget of 0 asks for that. frugal: other ways to compute the same nodes, which need less
-    scratch memory; as many are taken as the budget asks for. price: instructions of a call, to know what stages cost.
+    smallest that was found. A budget of 0 asks for that. frugal: gives other ways to compute the same nodes, which need
+    less scratch memory; as many are taken as the budget asks for, where the mixture is allowed. price: instructions of
+    a call, to know what stages cost.
     """
     overlaps = Overlaps(graph)
     ordered = schedule(graph, steps, overlaps).steps
@@ -33,16 +35,26 @@ def arrange(
         return ordered, layout
     stager = Stager(graph, overlaps, price)
     best = stager.fit(ordered, ram_budget)
-    others = {step.node: step for step in frugal}
-    frugal = [others.get(step.node, step) for step in ordered]
-    if best.layout.arena_bytes > ram_budget and any(scratch_bytes(step) for step in ordered) and others:
-        smaller = stager.fit(frugal, ram_budget)
+    if best.layout.arena_bytes <= ram_budget or not any(map(scratch_bytes, ordered)):
+        return best.steps, best.layout
+    others = {step.node: step for step in frugal()}
+    if others:
+        small = [others.get(step.node, step) for step in ordered]
+        smaller = stager.fit(small, ram_budget)
         if smaller.layout.arena_bytes < best.layout.arena_bytes:
-            best = _faster(stager, smaller, ordered, frugal, max(ram_budget, smaller.layout.arena_bytes))
+            limit = max(ram_budget, smaller.layout.arena_bytes)
+            best = _faster(stager, smaller, ordered, small, limit, allowed)
     return best.steps, best.layout
 
 
-def _faster(stager: Stager, staged: Staged, fast: Sequence[Step], frugal: Sequence[Step], budget: int) -> Staged:
+def _faster(
+    stager: Stager,
+    staged: Staged,
+    fast: Sequence[Step],
+    frugal: Sequence[Step],
+    budget: int,
+    allowed: Callable[[Sequence[Step]], bool],
+) -> Staged:
     """The same stages with as many of the fast steps as the budget bears: first those in stages, up to the largest size
     of scratch memory that fits, then all others, or where these are too many those of each half, and so on."""
     chosen = list(frugal)
@@ -52,7 +64,7 @@ def _faster(stager: Stager, staged: Staged, fast: Sequence[Step], frugal: Sequen
         wanted = set(taken)
         steps = [fast[i] if i in wanted else step for i, step in enumerate(chosen)]
         found = stager.staged(steps, staged.segments)
-        if found.layout.arena_bytes > budget:
+        if found.layout.arena_bytes > budget or not allowed(found.steps):
             return False
         chosen, staged = steps, found
         return True

@@ -16,7 +16,7 @@ from rlx_edge.cgen.costs import CoreCosts, costs_of, typical_costs
 from rlx_edge.cgen.frontier import Point, Way, frontier
 from rlx_edge.cgen.lower import Candidate, candidates
 from rlx_edge.cgen.options import DEFAULT, Optimize, Options
-from rlx_edge.cgen.plan import Constant, Step
+from rlx_edge.cgen.plan import Step, constants_of
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import Graph, Node
@@ -92,18 +92,15 @@ def _ways(node: Node, found: Sequence[Candidate], costs: CoreCosts) -> list[Way]
     for index, candidate in enumerate(found):
         calls = candidate.calls
         known = index == len(found) - 1 or all(map(costs.is_fitted, calls))
-        constants: dict[int, Constant] = {}
-        for call in calls:
-            views = [view.base for view in call.inputs if isinstance(view.base, Constant)]
-            constants |= {id(constant): constant for constant in (*views, *call.constants.values())}
-        own = costs.code_bytes([Step(node.id, calls)]) - costs.model_bytes
+        step = Step(node.id, calls)
+        own = costs.code_bytes([step]) - costs.model_bytes
         ways.append(
             Way(
                 index,
                 sum(map(costs.call_instructions, calls)) if known else portable / 2,
-                own + sum(constant.values.nbytes for constant in constants.values()),
+                own + sum(constant.values.nbytes for constant in constants_of(calls)),
                 frozenset(call.kernel.name for call in calls),
-                max(map(costs.stack_bytes, calls), default=0),
+                costs.step_stack(step),
                 max((call.scratch for call in calls), default=0),
             )
         )
@@ -113,14 +110,14 @@ def _ways(node: Node, found: Sequence[Candidate], costs: CoreCosts) -> list[Way]
 def _within_stack(
     nodes: Sequence[Node], ways: Sequence[Sequence[Way]], costs: CoreCosts, budget: int
 ) -> list[list[Way]]:
-    least = [min(way.stack_bytes for way in choices) + costs.run_stack for choices in ways]
+    least = [min(way.stack_bytes for way in choices) for choices in ways]
     if max(least, default=0) > budget:
         node = nodes[least.index(max(least))]
         raise EdgeError(
             f"--stack-budget {budget:,}: layer {node.name!r} needs most, and {max(least):,} bytes is the smallest "
             "budget that can be met"
         )
-    return [[way for way in choices if way.stack_bytes + costs.run_stack <= budget] for choices in ways]
+    return [[way for way in choices if way.stack_bytes <= budget] for choices in ways]
 
 
 def _first_within(ways: Sequence[Candidate], limit: int | None) -> int:

@@ -8,14 +8,14 @@ compiler and the flags that the file names, which are those of `rlx-edge build`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from rlx_edge.cgen.emit_stages import layers_of, stack_of
-from rlx_edge.cgen.plan import Call, Step
+from rlx_edge.cgen.plan import Call, Step, constants_of
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.cgen.work import work_of
@@ -107,6 +107,12 @@ class CoreCosts:
         library = {function for name in used if name in self.kernels for function in self.kernels[name].library}
         own = sum(self.kernels[n].code_bytes if n in self.kernels else ROUGH_CODE_BYTES for n in sorted(used))
         return own + sum(self.library[function] for function in library)
+
+    def flash_bytes(self, steps: Sequence[Step]) -> int:
+        """Flash that a model's steps bring: constants, kernels and the model's own code."""
+        calls = [call for step in steps for call in step.calls]
+        code = self.kernel_bytes(call.kernel.name for call in calls) + self.code_bytes(steps)
+        return code + sum(constant.values.nbytes for constant in constants_of(calls))
 
     def stack_bytes(self, call: Call) -> int:
         """Stack of a call, without run and step; a kernel that was not fitted takes what it declares."""

@@ -16,9 +16,9 @@ def layers_of(step: Step) -> list[Call]:
 
 
 def stack_of(step: Step) -> int:
-    """Bytes of the stack that a stage takes on top of what a step takes, on any core and under any optimization level:
-    its frame, with a counter of 4 bytes a layer."""
-    return FRAME_BYTES + 4 * len(layers_of(step)) if step.lines else 0
+    """Bytes of the stack that a step of several calls takes on top of what one call takes, on any core and under any
+    optimization level: its frame; in a stage with a counter of 4 bytes a layer."""
+    return FRAME_BYTES * (len(step.calls) > 1) + 4 * len(layers_of(step)) * bool(step.lines)
 
 
 def row_order(step: Step) -> Array:

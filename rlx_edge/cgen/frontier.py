@@ -21,7 +21,7 @@ MOST_KERNELS = 9
 @dataclass(frozen=True)
 class Way:
     """One way to compute a node. own_bytes: flash of constants and steps, that no other node shares. stack_bytes: of
-    the deepest call; scratch_bytes: the most that a call needs."""
+    a run that is in it; scratch_bytes: the most that a call needs."""
 
     index: int
     instructions: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rlx_edge.cgen.kernels import Kernel
@@ -62,6 +62,15 @@ class Call:
     work: Work = no_work
     proof: str = ""
     first_row: int = 0
+
+
+def constants_of(calls: Iterable[Call]) -> list[Constant]:
+    """The arrays in flash that calls read, each once."""
+    found: dict[int, Constant] = {}
+    for call in calls:
+        views = [view.base for view in call.inputs if isinstance(view.base, Constant)]
+        found |= {id(constant): constant for constant in (*views, *call.constants.values())}
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -160,12 +169,8 @@ class Plan:
     @property
     def constant_bytes(self) -> int:
         """Bytes of weights, biases and scale tables in flash."""
-        found: dict[int, Constant] = {}
-        for step in self.steps:
-            for call in step.calls:
-                views = [view.base for view in call.inputs if isinstance(view.base, Constant)]
-                found |= {id(constant): constant for constant in (*views, *call.constants.values())}
-        return sum(constant.values.nbytes for constant in found.values())
+        calls = [call for step in self.steps for call in step.calls]
+        return sum(constant.values.nbytes for constant in constants_of(calls))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

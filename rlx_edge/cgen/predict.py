@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rlx_edge.cgen.costs import CoreCosts, costs_of
 from rlx_edge.cgen.memory import occupied, placed
-from rlx_edge.cgen.plan import Constant, Plan, Step
+from rlx_edge.cgen.plan import Plan, Step, constants_of
 from rlx_edge.cgen.target import get_target
 
 
@@ -74,17 +74,13 @@ def predict(plan: Plan) -> Prediction | None:
 
 def _layer(plan: Plan, step: Step, costs: CoreCosts, ram_bytes: int) -> LayerPrediction:
     node = plan.graph.nodes[step.node]
-    constants: dict[int, Constant] = {}
-    for call in step.calls:
-        views = [view.base for view in call.inputs if isinstance(view.base, Constant)]
-        constants |= {id(constant): constant for constant in (*views, *call.constants.values())}
     code = costs.code_bytes([step]) - costs.model_bytes
     return LayerPrediction(
         name=node.name,
         op=node.op.kind_name,
         variant=step.variant if step.calls else "",
         instructions=costs.step_cost(step),
-        flash_bytes=code + sum(constant.values.nbytes for constant in constants.values()),
+        flash_bytes=code + sum(constant.values.nbytes for constant in constants_of(step.calls)),
         ram_bytes=ram_bytes,
         stack_bytes=costs.step_stack(step),
         reasons=step.reasons,

@@ -124,7 +124,7 @@ class Stage:
 
 def make_stage(layers: Sequence[Layer], outside: Mapping[int, int]) -> Stage | None:
     """A stage of layers in the order of their steps; the last makes the output. None when some layer needs rows of
-    another that cannot come one by one.
+    another that cannot come one by one, or nobody needs any row of a layer (all windows lie in the padding).
 
     outside: bytes of the operands that come from outside and die in the stage, by tensor.
     """
@@ -137,6 +137,8 @@ def make_stage(layers: Sequence[Layer], outside: Mapping[int, int]) -> Stage | N
     found = []
     for deep_first in (True, False):
         sequence = _sequence(layers, makers, deep_first)
+        if set(sequence) != set(range(len(layers))):
+            return None
         lines, peak = _memory(layers, makers, sequence, outside)
         found.append(Stage(tuple(layers), tuple(sequence), lines, peak + max(layer.call.scratch for layer in layers)))
         if all(len(layer.rows) < 2 for layer in layers):

@@ -67,7 +67,7 @@ JOINED = Form(
     replace(CONV, name="rlx_conv_dsp_joined_s8"),
     proofs.JOINED_BITS,
     lambda pair: packing.int16(packing.joined(*pair)),
-    lambda bias: packing.int32(np.array([bias[0], packing.joined(*bias)])),
+    lambda bias: packing.wrapped(np.array([bias[0], packing.joined(*bias)])),
 )
 
 

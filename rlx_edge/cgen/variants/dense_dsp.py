@@ -70,7 +70,7 @@ def _joined(w: Weighted, quad: Array) -> tuple[Array, Array]:
     bias = np.stack([w.bias[c], packing.joined(w.bias[c], w.bias[d])], axis=1)
     rows = packing.padded(w.rows, GROUP).astype(np.int64)
     words = packing.joined(rows[c], rows[d]).reshape(2, -1, 2, 2)  # [pair, group, k half, k odd or even]
-    return packing.int32(bias), packing.int16(words.transpose(1, 0, 3, 2))
+    return packing.wrapped(bias), packing.int16(words.transpose(1, 0, 3, 2))
 
 
 def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:

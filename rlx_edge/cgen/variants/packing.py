@@ -35,6 +35,11 @@ def int16(values: Array) -> Array:
     return _fitting(values, np.int16)
 
 
+def wrapped(values: Array) -> Array:
+    """int64 as int32 modulo 2^32."""
+    return values.astype(np.uint32).astype(np.int32)
+
+
 def _fitting(values: Array, dtype: type[np.signedinteger[Any]]) -> Array:
     assert (values == values.astype(dtype)).all(), f"a packed value does not fit in {dtype.__name__}"
     return values.astype(dtype)
