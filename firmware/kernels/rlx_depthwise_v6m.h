@@ -4,9 +4,7 @@
 #ifndef RLX_DEPTHWISE_V6M_H
 #define RLX_DEPTHWISE_V6M_H
 
-#include "rlx_v6m.h"
-
-enum { STEP = 3 }; /* taps that are multiplied together */
+#include "rlx_lines_v6m.h"
 
 /* Rows of outputs of one channel (columns, if upright). Byte counts are for the assembly, which knows nothing else of the shape. */
 typedef struct {
@@ -61,18 +59,12 @@ typedef struct {
     PRODUCTS                                                                                                          \
     "    adds r0, r0, r1\n"                                                                                           \
     "    adds r0, r0, r2\n" FLUSH("r0")
-#define STORE_FIRST(rescale)                                                                                          \
+/* the first accumulator in r0 */
+#define FIRST                                                                                                         \
     "    mov r1, r11\n"                                                                                               \
     "    lsls r1, r1, #16\n"                                                                                          \
     "    mov r0, r10\n"                                                                                               \
-    "    subs r0, r0, r1\n" rescale("r5")                                                                             \
-    "    mov r1, r12\n"                                                                                               \
-    "    strb r0, [r1]\n"
-#define STORE_SECOND(rescale)                                                                                         \
-    "    mov r0, r11\n" rescale("r5")                                                                                 \
-    "    ldr r2, [sp, #12]\n"                                                                                         \
-    "    mov r1, r12\n"                                                                                               \
-    "    strb r0, [r1, r2]\n"
+    "    subs r0, r0, r1\n"
 
 RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
 {
@@ -128,14 +120,31 @@ RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
                      "    mov lr, r0\n"
                      "    cmp r5, #255\n"
                      "    bls 5f\n"
-                     STORE_FIRST(RLX_V6M_RESCALE_SHORT)
+                     FIRST RLX_V6M_RESCALE_SHORT("r5")
+                     "    mov r1, r12\n"
+                     "    strb r0, [r1]\n"
                      "4:\n"
-                     STORE_SECOND(RLX_V6M_RESCALE_SHORT)
+                     "    mov r0, r11\n"
+                     RLX_V6M_RESCALE_SHORT("r5")
+                     "    ldr r2, [sp, #12]\n"
+                     "    mov r1, r12\n"
+                     "    strb r0, [r1, r2]\n"
                      "    b 7f\n"
-                     "5:  ldr r6, 11f\n"
-                     STORE_FIRST(RLX_V6M_RESCALE_LONG)
+                     "5:\n" /* the long way, rare enough to be there only once: r10 becomes 0, then out_step */
+                     "    ldr r6, 11f\n"
+                     FIRST
+                     "    movs r1, #0\n"
+                     "13: mov r10, r1\n"
+                     RLX_V6M_RESCALE_LONG("r5")
+                     "    mov r1, r12\n"
+                     "    mov r2, r10\n"
+                     "    strb r0, [r1, r2]\n"
+                     "    cmp r2, #0\n"
+                     "    bne 7f\n"
                      "6:\n"
-                     STORE_SECOND(RLX_V6M_RESCALE_LONG)
+                     "    mov r0, r11\n"
+                     "    ldr r1, [sp, #12]\n"
+                     "    b 13b\n"
                      "7:  add r12, r2\n"
                      "    add r12, r2\n"
                      "    ldr r0, [sp, #48]\n"
@@ -197,77 +206,27 @@ RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
                      "    add r7, r9\n" ROW_GROUP END);
 }
 
-/* Words [0, count) of a line with stride 1 from bytes x, `step` apart: word i is byte i - 1 and, above it, byte i. Word
- * 0 holds byte -1 beforehand. Returns the end of what was written; count >= 1. 6 instructions a word. */
-RLX_V6M_NAKED static int32_t *shared_words(RLX_V6M_UNUSED int32_t *words, RLX_V6M_UNUSED const int8_t *x,
-                                           RLX_V6M_UNUSED int32_t step, RLX_V6M_UNUSED int32_t count)
+/* Words to a place before them, from the first one on. 4 instructions for five. */
+RLX_V6M_NAKED static void move_words(
+    RLX_V6M_UNUSED int32_t *to, RLX_V6M_UNUSED const int32_t *from, RLX_V6M_UNUSED int32_t count)
 {
     __asm__ volatile(".syntax unified\n"
                      "    push {r4-r7, lr}\n"
-                     "    ldr r4, [r0]\n"
-                     "    movs r6, #0\n"
-                     "    lsrs r3, r3, #1\n"
-                     "    bcc 1f\n"
-                     "    ldrsb r5, [r1, r6]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r5, #16\n"
-                     "    adds r4, r4, r7\n"
-                     "    stmia r0!, {r4}\n"
-                     "    movs r4, r5\n"
-                     "    cmp r3, #0\n"
-                     "    beq 2f\n"
+                     "    b 2f\n"
                      "1:\n"
-                     "    ldrsb r5, [r1, r6]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r5, #16\n"
-                     "    adds r4, r4, r7\n"
-                     "    stmia r0!, {r4}\n"
-                     "    ldrsb r4, [r1, r6]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r4, #16\n"
-                     "    adds r5, r5, r7\n"
-                     "    stmia r0!, {r5}\n"
-                     "    subs r3, r3, #1\n"
-                     "    bne 1b\n"
+                     "    ldmia r1!, {r3-r7}\n"
+                     "    stmia r0!, {r3-r7}\n"
                      "2:\n"
-                     "    pop {r4-r7, pc}\n");
-}
-
-/* Words of pairs of three taps with stride 2: five bytes of x a pair, `step` apart, of which the last one is the next
- * pair's first one. Returns the end of what was written; pairs >= 1. 19 instructions a pair. */
-RLX_V6M_NAKED static int32_t *pair_words(RLX_V6M_UNUSED int32_t *words, RLX_V6M_UNUSED const int8_t *x,
-                                         RLX_V6M_UNUSED int32_t step, RLX_V6M_UNUSED int32_t pairs)
-{
-    __asm__ volatile(".syntax unified\n"
-                     "    push {r4-r7, lr}\n"
-                     "    lsls r3, r3, #2\n"
-                     "    muls r3, r2, r3\n"
-                     "    movs r4, #0\n"
-                     "    ldrsb r4, [r1, r4]\n"
-                     "    adds r1, r1, r2\n"
-                     "    adds r3, r3, r1\n"
-                     "    mov r12, r3\n"
-                     "    movs r3, #0\n"
-                     "1:\n"
-                     "    ldrsb r5, [r1, r3]\n"
-                     "    adds r1, r1, r2\n"
-                     "    ldrsb r6, [r1, r3]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r6, #16\n"
-                     "    adds r4, r4, r7\n"
-                     "    stmia r0!, {r4}\n"
-                     "    ldrsb r7, [r1, r3]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r7, #16\n"
-                     "    adds r5, r5, r7\n"
-                     "    stmia r0!, {r5}\n"
-                     "    ldrsb r4, [r1, r3]\n"
-                     "    adds r1, r1, r2\n"
-                     "    lsls r7, r4, #16\n"
-                     "    adds r6, r6, r7\n"
-                     "    stmia r0!, {r6}\n"
-                     "    cmp r1, r12\n"
-                     "    bne 1b\n"
+                     "    subs r2, r2, #5\n"
+                     "    bhs 1b\n"
+                     "    adds r2, r2, #5\n"
+                     "    beq 4f\n"
+                     "3:\n"
+                     "    ldmia r1!, {r3}\n"
+                     "    stmia r0!, {r3}\n"
+                     "    subs r2, r2, #1\n"
+                     "    bne 3b\n"
+                     "4:\n"
                      "    pop {r4-r7, pc}\n");
 }
 
@@ -356,24 +315,11 @@ static void run_rows(const rows_t *r)
     }
 }
 
-static int32_t *shared_words(int32_t *words, const int8_t *x, int32_t step, int32_t count)
+static void move_words(int32_t *to, const int32_t *from, int32_t count)
 {
-    int32_t before = *words;
     for (int32_t i = 0; i < count; i++) {
-        *words++ = before + x[i * step] * (1 << 16);
-        before = x[i * step];
+        to[i] = from[i];
     }
-    return words;
-}
-
-static int32_t *pair_words(int32_t *words, const int8_t *x, int32_t step, int32_t pairs)
-{
-    for (int32_t t = 0; t < pairs; t++, x += 4 * step) {
-        for (int32_t k = 0; k < STEP; k++) {
-            *words++ = x[k * step] + x[(k + 2) * step] * (1 << 16);
-        }
-    }
-    return words;
 }
 
 static void widen(int32_t *to, const int32_t *from, int32_t words)

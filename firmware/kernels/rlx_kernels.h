@@ -253,7 +253,7 @@ void rlx_conv_v6m_s8(
     const rlx_conv_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
 /* stream, scratch: as rlx_depthwise_v6m_s8.c says. multiplier: output channels of an input channel. band: output rows
- * that are computed together. upright: 1 for pairs of rows, 0 for pairs of columns. */
+ * (columns, if upright) that are computed together. upright: 1 for pairs of rows, 0 for pairs of columns. */
 typedef struct {
     const int32_t *stream;
     int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;

@@ -164,6 +164,12 @@ def channels_order(call: Call, *, channels: int, rows: int = 0, columns: int = 0
     return joined(parts)
 
 
+def pixels(rows: range, columns: range, pitch: int, channels: int) -> Array:
+    """The first byte of each pixel of a block, int64 [rows * columns]."""
+    places = np.array(rows, np.int64)[:, None] * pitch + np.array(columns, np.int64) * channels
+    return np.asarray(places.ravel())
+
+
 def pointwise_order(call: Call, *, pixels: int, reads_again: bool = False) -> Accesses:
     """1x1 windows, stride 1, no padding, over all pixels of the call's rows in tiles that may span rows. Both views
     must be dense (no ring, pitch = width * channels)."""

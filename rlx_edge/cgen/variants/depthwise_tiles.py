@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx_edge.cgen.order import OUTPUT, Accesses, Window, joined
-from rlx_edge.ir import Array
+from rlx_edge.cgen.order import OUTPUT, Accesses, Window, joined, pixels
 
 LANES, PITCH, TAPS = 4, 32, 3
 LINE_BYTES = 30
@@ -156,17 +155,11 @@ def accesses(w: Window, tiling: Tiling, first_row: int, rows: int) -> Accesses:
     """Tile by tile, 4 channels at a time: a tile's pixels of these channels are read, then its outputs are written."""
     parts = []
     for tile in tiles(w, tiling, first_row, rows):
-        reads = _pixels(range(tile.row0, tile.row1), range(tile.column0, tile.column1), w.x_pitch, w.in_c)
-        writes = _pixels(range(tile.y0, tile.y1), range(tile.x0, tile.x1), w.y_pitch, w.out_c)
+        reads = pixels(range(tile.row0, tile.row1), range(tile.column0, tile.column1), w.x_pitch, w.in_c)
+        writes = pixels(range(tile.y0, tile.y1), range(tile.x0, tile.x1), w.y_pitch, w.out_c)
         for channel in range(0, w.out_c, LANES):
             end = min(w.out_c, channel + LANES)
-            for operand, pixels in ((0, reads), (OUTPUT, writes)):
-                operands = np.full(len(pixels), operand, np.int8)
-                parts.append(Accesses(operands, pixels + channel, pixels + end))
+            for operand, places in ((0, reads), (OUTPUT, writes)):
+                operands = np.full(len(places), operand, np.int8)
+                parts.append(Accesses(operands, places + channel, places + end))
     return joined(parts)
-
-
-def _pixels(rows: range, columns: range, pitch: int, channels: int) -> Array:
-    """The first byte of each pixel."""
-    places = np.array(rows, np.int64)[:, None] * pitch + np.array(columns, np.int64) * channels
-    return np.asarray(places.ravel())

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
-from rlx_edge.cgen.order import Accesses, band_order, channels_order
+from rlx_edge.cgen.order import OUTPUT, Accesses, Window, band_order, pixels
 from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs, v6m
+from rlx_edge.cgen.variants.depthwise_lines import STEP, Axis, Lines, choose_lines
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.v6m import Rescales
 from rlx_edge.cgen.variants.variant import Variant
@@ -22,17 +22,34 @@ from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
-STEP = 3
-"""Taps that the kernel multiplies together."""
-SCRATCH_BYTES = 1024
-"""Bands have as many output rows as fit in this, at least one."""
-
 
 def _order(call: Call) -> Accesses:
-    """In a band the channels are read and written one after the other."""
-    if call.params["multiplier"] == 1 and not call.output.ring:
-        return channels_order(call, channels=1, rows=call.params["band"])
-    return band_order(call, rows=call.params["band"], reads_again=True)
+    """Channel after channel, band by band: the pixels of a band that none before it has read are read, then its outputs
+    are written."""
+    if call.params["multiplier"] > 1 or call.output.ring:
+        return band_order(call, rows=0 if call.output.ring else call.params["band"], reads_again=True)
+    w = Window.of(call)
+    parts, row, column = [], 0, 0
+    for rows, columns in _bands(call):
+        top, end = w.input_rows(rows.start, rows.stop)
+        left = max(0, columns.start * w.stride_w - w.pad_left)
+        right = min(w.in_w, (columns.stop - 1) * w.stride_w - w.pad_left + w.k_w)
+        reads = pixels(range(max(top, row), end), range(max(left, column), right), w.x_pitch, w.in_c)
+        writes = pixels(rows, columns, w.y_pitch, w.out_c)
+        parts += [(np.zeros_like(reads), reads), (np.full_like(writes, OUTPUT), writes)]
+        row, column = (0, right) if call.params["upright"] else (end, 0)
+    operands, firsts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    firsts = (np.arange(w.out_c)[:, None] + firsts).ravel()
+    return Accesses(np.tile(operands, w.out_c).astype(np.int8), firsts, firsts + 1)
+
+
+def _bands(call: Call) -> list[tuple[range, range]]:
+    """The output's rows and columns of each band."""
+    rows, columns = range(call.first_row, call.rows), range(call.params["out_w"])
+    band = call.params["band"]
+    if call.params["upright"]:
+        return [(rows, columns[x : x + band]) for x in range(0, len(columns), band)]
+    return [(rows[y : y + band], columns) for y in range(0, len(rows), band)]
 
 
 DEPTHWISE = Kernel(
@@ -113,7 +130,7 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     proof = (
         f"{w.text}; groups of three products fit in 16 bits in {int((modes == ROWS).sum())} of {len(modes)} channels"
     )
-    work = proportional(lines.work(modes, scales), node.type.shape[1])
+    work = proportional(_work(lines, params, modes, scales), node.type.shape[1])
     return tuple(
         Call(DEPTHWISE, params, (source,), target, node.type.shape[1], constants, lines.scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
@@ -124,98 +141,39 @@ def _oriented(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[dict
     """Parameters for pairs of columns or of rows, whichever is quicker."""
     (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
     top, left, _, _ = pad_sides(op.padding)
+    multiplier = y[3] // x[3]
+    rows, columns = Axis(x[1], k_h, stride_h, -top, y[1]), Axis(x[2], k_w, stride_w, -left, y[2])
+    lines = choose_lines(rows, columns, multiplier)
     params = {
         **dict(in_h=x[1], in_w=x[2], in_c=x[3], out_w=y[2], out_c=y[3], k_h=k_h, k_w=k_w),
         **dict(stride_h=stride_h, stride_w=stride_w, pad_top=top, pad_left=left),
-        **dict(multiplier=y[3] // x[3], x_zp=op.x_zp, **bounds(op.clamp)),
+        **dict(multiplier=multiplier, band=lines.band, upright=int(lines.upright), x_zp=op.x_zp, **bounds(op.clamp)),
     }
-    lines = min((Lines.of(params, y[1], upright) for upright in (0, 1)), key=lambda found: found.cost)
-    return {**params, "band": lines.band, "upright": lines.upright}, lines
+    return params, lines
 
 
-@dataclass(frozen=True)
-class Lines:
-    """How the kernel cuts an image: bands of rows, and lines along its columns or (upright) along its rows."""
-
-    params: Mapping[str, int]
-    out_h: int
-    band: int
-    upright: int
-
-    @classmethod
-    def of(cls, params: Mapping[str, int], out_h: int, upright: int) -> Lines:
-        """With the largest bands that SCRATCH_BYTES allow."""
-        made = cls(params, out_h, 1, upright)
-        for band in range(2, out_h + 1):
-            larger = cls(params, out_h, band, upright)
-            if larger.scratch > SCRATCH_BYTES:
-                break
-            made = larger
-        return made
-
-    def _axes(self, rows: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Outputs, kernel and stride along the lines of a band of some rows, and across them."""
-        p = self.params
-        vertical, horizontal = (rows, p["k_h"], p["stride_h"]), (p["out_w"], p["k_w"], p["stride_w"])
-        return (vertical, horizontal) if self.upright else (horizontal, vertical)
-
-    def _band(self, rows: int) -> dict[str, int]:
-        """Counts of one channel of a band."""
-        (outputs, kernel, stride), (across, k_across, stride_across) = self._axes(rows)
-        pairs, columns = -(-outputs // 2), -(-kernel // STEP)
-        values = (2 * pairs - 1) * stride + columns * STEP
-        lines = (across - 1) * stride_across + k_across
-        return dict(
-            rows=across,
-            pairs=across * pairs,
-            lines=lines,
-            shared_words=lines * values if stride == 1 else 0,
-            unshared_pairs=lines * pairs if stride != 1 else 0,
-            words=lines * pairs * columns * STEP if stride != 1 else 0,
-            pair_values=stride + columns * STEP if stride != 1 else 0,
-            columns=columns,
-            taps=columns * k_across * STEP,
-        )
-
-    @property
-    def scratch(self) -> int:
-        """Bytes: the table, the lines, a pair's values."""
-        made = self._band(self.band)
-        table = 2 + -(-made["taps"] // 4) * 4 + 4
-        return 4 * (table + made["shared_words"] + made["words"] + made["pair_values"])
-
-    @property
-    def _totals(self) -> dict[str, int]:
-        """Counts of all bands, of one channel."""
-        bands = [self._band(min(self.band, self.out_h - first)) for first in range(0, self.out_h, self.band)]
-        return {"bands": len(bands), **{key: sum(band[key] for band in bands) for key in bands[0]}}
-
-    @property
-    def cost(self) -> int:
-        """Instructions of one channel, roughly: enough to choose between columns and rows."""
-        n = self._totals
-        each = dict(bands=350, lines=110, shared_words=6, unshared_pairs=30, rows=30, pairs=85)
-        return sum(count * n[key] for key, count in each.items())
-
-    def work(self, modes: Array, scales: Rescales) -> dict[str, int]:
-        """Counts of the kernel's loops: channels of all bands and their weights; lines and their words (where the
-        stride is 1, else pairs and words), pairs of each mode, and pairs with the long rescale."""
-        n, p = self._totals, self.params
-        any_mode = int((modes == ANY).sum())
-        steps = self._band(1)["taps"] // STEP
-        return {
-            "channels": n["bands"] * p["out_c"],
-            "weights": n["taps"] * p["out_c"],
-            **{key: n[key] * p["in_c"] for key in ("lines", "shared_words", "unshared_pairs", "words")},
-            "rows": n["rows"] * p["out_c"],
-            "pairs": n["pairs"] * p["out_c"],
-            "steps": n["pairs"] * any_mode * steps,
-            "columns": n["pairs"] * any_mode * self._band(1)["columns"],
-            "pairs_by_two": n["pairs"] * int((modes == PAIRS).sum()),
-            "pairs_by_three": n["pairs"] * int((modes == ROWS).sum()),
-            "long_rescales": n["pairs"] * scales.long,
-            "clamped": self.out_h * p["out_w"] * p["out_c"] * int(p["low"] > -128 or p["high"] < 127),
-        }
+def _work(lines: Lines, params: Mapping[str, int], modes: Array, scales: Rescales) -> dict[str, int]:
+    """Counts of the kernel's loops: channels that are loaded and their weights; those of `Lines.counts`, for the
+    channels of x or of the output; pairs of each mode, and pairs with the long rescale."""
+    n, in_c, out_c = lines.counts, params["in_c"], params["out_c"]
+    loaded = out_c * (n["bands"] if lines.again else 1)
+    any_mode = int((modes == ANY).sum())
+    outputs = {name: n.pop(name) for name in ("bands", "rows", "pairs")}
+    pairs = outputs["pairs"]
+    return {
+        **{"channels": loaded, "weights": loaded * lines.taps},
+        **{name: count * out_c for name, count in outputs.items()},
+        **{name: count * in_c for name, count in n.items()},
+        "steps": pairs * any_mode * lines.taps // STEP,
+        "columns": pairs * any_mode * lines.columns,
+        "pairs_by_two": pairs * int((modes == PAIRS).sum()),
+        "pairs_by_three": pairs * int((modes == ROWS).sum()),
+        "long_rescales": pairs * scales.long,
+        "clamped": lines.along.outputs
+        * lines.across.outputs
+        * out_c
+        * int(params["low"] > -128 or params["high"] < 127),
+    }
 
 
 VARIANTS = (Variant("depthwise_v6m", Isa.V6M, QConv2d, (DEPTHWISE,), depthwise),)
