@@ -30,10 +30,9 @@ typedef struct {
 } rlx_lines_t;
 
 enum {
-    RLX_PAIR_1_CODE = 33 * 4,
     RLX_PAIR_2_CODE = 39 * 4,
     RLX_BLOCK_CODE = 61 * 4,
-    RLX_UNROLL = 2, /* of all three loops */
+    RLX_UNROLL = 2, /* of all three loops but the one of pairs with stride 1, which is for what the blocks leave */
 };
 
 #if RLX_DSP
@@ -202,8 +201,8 @@ enum {
     "ldm lr, {r9-r11}\n" \
     "7:\n\t"
 
-/* stride, 32 - stride, 64 - stride; a pair; what comes before for two lines at once */
-#define RLX_LINES(stride, row_1, row_2, pair, double_setup, double_lines) \
+/* stride, 32 - stride, 64 - stride; the loop over pairs; what comes before for two lines at once */
+#define RLX_LINES(stride, row_1, row_2, pairs, double_setup, double_lines) \
     __asm__ volatile( \
         "push {r4-r11, lr}\n\t" \
         "mov lr, r3\n\t" \
@@ -258,7 +257,7 @@ enum {
         "ldr pc, [sp, #24]\n\t" \
         ".balign 4\n" \
         "4:\n\t" \
-        pair pair \
+        pairs \
         "tst.w r0, #31\n\t" \
         "bne.w 4b\n" \
         "5:\n\t" \
@@ -289,7 +288,7 @@ static RLX_NAKED void rlx_lines_1(
 static RLX_NAKED void rlx_lines_2(
     RLX_UNSEEN const int8_t *plane, RLX_UNSEEN int8_t *out, RLX_UNSEEN const int8_t *stream, RLX_UNSEEN const rlx_lines_t *job)
 {
-    RLX_LINES("2", "30", "62", RLX_PAIR_2, "", "");
+    RLX_LINES("2", "30", "62", RLX_PAIR_2 RLX_PAIR_2, "", "");
 }
 
 static inline void rlx_lines(const int8_t *plane, int8_t *out, const int8_t *stream, const rlx_lines_t *job)

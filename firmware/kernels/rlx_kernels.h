@@ -199,8 +199,9 @@ typedef struct {
 void rlx_dense_dsp_one_scale_s8(
     const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
-/* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation, in tiles of tile_h rows x
- * tile_w columns. along_y: lines of the planes in scratch run along y, else along x. stream: rlx_depthwise_dsp.h.
+/* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation. along_y: lines of the
+ * planes in scratch run along y, else along x; tile_h rows x tile_w columns of outputs are computed from the planes at
+ * once: of a tile along the lines, of a band across them. stream: rlx_depthwise_dsp.h.
  * scratch: aligned to 16; its size stands in the kernel's file. */
 typedef struct {
     const int8_t *stream;

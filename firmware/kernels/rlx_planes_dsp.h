@@ -9,7 +9,9 @@
 
 #include "rlx_dsp.h"
 
-enum { RLX_PLANE_PITCH = 32 };
+/* Planes are aligned to RLX_PLANE_PITCH. A line begins at least RLX_PLANE_SPARE bytes after a multiple of that, and ends
+ * at most so many after the next one. */
+enum { RLX_PLANE_PITCH = 32, RLX_PLANE_SPARE = 4 };
 
 /* How 4 channels of a block of pixels are copied to planes. The assembly loads the fields in this order. */
 typedef struct {
@@ -106,7 +108,74 @@ static RLX_NAKED void rlx_planes_copy(
         "pop {r4-r11, pc}");
 }
 
+/* `count` times RLX_PLANE_PITCH bytes of a value, `step` bytes apart. All is aligned to 4. */
+static RLX_NAKED void rlx_planes_fill(
+    RLX_UNSEEN int8_t *to, RLX_UNSEEN int32_t value, RLX_UNSEEN int32_t count, RLX_UNSEEN int32_t step)
+{
+    __asm__ volatile(
+        "push {r4-r9, lr}\n\t"
+        "uxtb r1, r1\n\t"
+        "orr r1, r1, r1, lsl #8\n\t"
+        "orr r4, r1, r1, lsl #16\n\t"
+        "mov r5, r4\n\t"
+        "mov r6, r4\n\t"
+        "mov r7, r4\n\t"
+        "mov r8, r4\n\t"
+        "mov r9, r4\n\t"
+        "mov r12, r4\n\t"
+        "mov lr, r4\n"
+        "1:\n\t"
+        "stm r0, {r4-r9, r12, lr}\n\t"
+        "add r0, r0, r3\n\t"
+        "subs r2, r2, #1\n\t"
+        "bne 1b\n\t"
+        "pop {r4-r9, pc}");
+}
+
+/* In each of `count` planes, `lines` lines (1 or 2) that begin `offset` bytes after the first one, to where that one
+ * does. */
+static RLX_NAKED void rlx_planes_move(RLX_UNSEEN int8_t *planes, RLX_UNSEEN int32_t offset, RLX_UNSEEN int32_t lines,
+                                      RLX_UNSEEN int32_t count, RLX_UNSEEN int32_t plane_bytes)
+{
+    __asm__ volatile(
+        "push {r4-r11, lr}\n\t"
+        "ldr r4, [sp, #36]\n\t"
+        "sub r4, r4, r2, lsl #5\n"
+        "1:\n\t"
+        "add lr, r0, r1\n\t"
+        "ldm lr!, {r5-r12}\n\t"
+        "stm r0!, {r5-r12}\n\t"
+        "cmp r2, #1\n\t"
+        "itt ne\n\t"
+        "ldmne lr!, {r5-r12}\n\t"
+        "stmne r0!, {r5-r12}\n\t"
+        "ldr r5, [lr]\n\t"
+        "str r5, [r0]\n\t"
+        "add r0, r0, r4\n\t"
+        "subs r3, r3, #1\n\t"
+        "bne 1b\n\t"
+        "pop {r4-r11, pc}");
+}
+
 #else
+
+static inline void rlx_planes_fill(int8_t *to, int32_t value, int32_t count, int32_t step)
+{
+    for (; count > 0; count--, to += step) {
+        for (int32_t i = 0; i < RLX_PLANE_PITCH; i++) {
+            to[i] = (int8_t)value;
+        }
+    }
+}
+
+static inline void rlx_planes_move(int8_t *planes, int32_t offset, int32_t lines, int32_t count, int32_t plane_bytes)
+{
+    for (; count > 0; count--, planes += plane_bytes) {
+        for (int32_t i = 0; i < lines * RLX_PLANE_PITCH + RLX_PLANE_SPARE; i++) {
+            planes[i] = planes[i + offset];
+        }
+    }
+}
 
 static inline void rlx_planes_copy(int8_t *plane, const int8_t *x, const rlx_planes_t *job)
 {

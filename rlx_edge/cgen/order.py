@@ -19,7 +19,7 @@ computes some pixels twice) breaks `window_order`, which takes it to be short: r
 Kernel authors pick one of these, by itself or through functools.partial:
 - window_order     convolution, pooling: a tile of pixels at a time, along each output row
 - band_order       the same in bands of whole output rows
-- channels_order   depthwise by blocks of channels: each reads and writes its own channels only
+- sliding_order    depthwise by blocks of channels: each reads and writes its own channels only
 - pointwise_order  1x1 windows over rows that follow each other in memory: tiles may cross from one row into the next
 - rowwise_order    one row of each operand gives one row of output: matrix products
 - elementwise_order, binary_order, cast_order, copy_order, mean_order, softmax_order, pad_order
@@ -140,28 +140,29 @@ def band_order(call: Call, *, rows: int = 0, reads_again: bool = False) -> Acces
     return joined(parts)
 
 
-def channels_order(call: Call, *, channels: int, rows: int = 0, columns: int = 0) -> Accesses:
-    """Depthwise, as many channels out as in: bands of `rows` output rows (0: all), in each tiles of `columns` (0: all),
-    in each blocks of `channels`; a block's part of x is read before its outputs are written, no other channel is.
+def sliding_order(call: Call, *, channels: int, band: int, upright: bool) -> Accesses:
+    """Depthwise, as many channels out as in: `channels` channels after the others, each in bands of `band` output rows
+    (columns, if upright). The pixels of a band that none before it has read are read, then its outputs are written.
 
     Told pixel by pixel, so that the planner sees when y may lie where x lies.
     """
     w = Window.of(call)
-    parts = []
-    for y0 in range(call.first_row, call.rows, rows or max(1, call.rows - call.first_row)):
-        y1 = min(call.rows, y0 + rows) if rows else call.rows
-        above = np.arange(*w.input_rows(y0, y1))[:, None] * w.x_pitch
-        for x0 in range(0, w.out_w, columns or w.out_w):
-            x1 = min(w.out_w, x0 + (columns or w.out_w))
-            left = max(0, x0 * w.stride_w - w.pad_left)
-            right = min(w.in_w, (x1 - 1) * w.stride_w - w.pad_left + (w.k_w - 1) * w.dilation_w + 1)
-            read = (above + np.arange(left, max(left, right)) * w.in_c).ravel()
-            write = (np.arange(y0, y1)[:, None] * w.y_pitch + np.arange(x0, x1) * w.out_c).ravel()
-            operands = np.repeat(np.array([0, OUTPUT], np.int8), [read.size, write.size])
-            pixels = np.concatenate([read, write]).astype(np.int64)
-            for c in range(0, w.out_c, channels):
-                parts.append(Accesses(operands, pixels + c, pixels + min(c + channels, w.out_c)))
-    return joined(parts)
+    rows, columns = range(call.first_row, call.rows), range(w.out_w)
+    size = len(columns) if upright else len(rows)
+    parts, row, column = [], 0, 0
+    for start in range(0, size, band):
+        ys, xs = (rows, columns[start : start + band]) if upright else (rows[start : start + band], columns)
+        top, end = w.input_rows(ys.start, ys.stop)
+        left = max(0, xs.start * w.stride_w - w.pad_left)
+        right = min(w.in_w, (xs.stop - 1) * w.stride_w - w.pad_left + w.k_w)
+        reads = pixels(range(max(top, row), end), range(max(left, column), right), w.x_pitch, w.in_c)
+        writes = pixels(ys, xs, w.y_pitch, w.out_c)
+        parts += [(np.zeros_like(reads), reads), (np.full_like(writes, OUTPUT), writes)]
+        row, column = (0, right) if upright else (end, 0)
+    operands, firsts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    starts = np.arange(0, w.out_c, channels)[:, None]
+    ends = np.minimum(starts + channels, w.out_c)
+    return Accesses(np.tile(operands, len(starts)).astype(np.int8), (firsts + starts).ravel(), (firsts + ends).ravel())
 
 
 def pixels(rows: range, columns: range, pitch: int, channels: int) -> Array:

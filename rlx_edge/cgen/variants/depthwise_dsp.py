@@ -6,12 +6,13 @@ import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
-from rlx_edge.cgen.order import Accesses, Window
+from rlx_edge.cgen.order import Accesses, band_order, sliding_order
 from rlx_edge.cgen.plan import Call, Constant
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs
-from rlx_edge.cgen.variants.depthwise_tiles import TAPS, Tiling, accesses, choose_tiling, scratch_bytes, work
+from rlx_edge.cgen.variants.axis import Axis
+from rlx_edge.cgen.variants.depthwise_tiles import LANES, TAPS, choose_tiling
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
@@ -30,12 +31,12 @@ FIELDS = (
 
 
 def order(call: Call) -> Accesses:
-    """Tile by tile, 4 channels at a time."""
-    return accesses(Window.of(call), _tiling(call), call.first_row, call.rows)
-
-
-def _tiling(call: Call) -> Tiling:
-    return Tiling(call.params["tile_h"], call.params["tile_w"], bool(call.params["along_y"]))
+    """4 channels at a time, band by band."""
+    if call.output.ring:
+        return band_order(call, reads_again=True)
+    upright = bool(call.params["along_y"])
+    band = call.params["tile_w" if upright else "tile_h"]
+    return sliding_order(call, channels=LANES, band=band, upright=upright)
 
 
 DEPTHWISE = Kernel(
@@ -43,7 +44,7 @@ DEPTHWISE = Kernel(
     "rlx_depthwise_dsp_t",
     ("stream",),
     FIELDS,
-    stack_bytes=832,
+    stack_bytes=1088,
     scratch=True,
     order=order,
 )
@@ -89,23 +90,24 @@ def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
     _, out_h, out_w, _ = node.type.shape
     top, left, _, _ = pad_sides(op.padding)
     (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
-    geometry = dict(in_h=in_h, in_w=in_w, out_w=out_w, k_h=k_h, k_w=k_w, stride_h=stride_h, stride_w=stride_w)
-    geometry |= dict(pad_top=top, pad_left=left)
-    window = Window(**geometry, in_c=channels, out_c=channels, x_pitch=in_w * channels, y_pitch=out_w * channels)
-    tiling = choose_tiling(window, out_h)
+    tiling = choose_tiling(Axis(in_h, k_h, stride_h, -top, out_h), Axis(in_w, k_w, stride_w, -left, out_w), channels)
     if tiling is None:
         return f"strides {stride_h} and {stride_w} are both more than 2"
-    params = geometry | dict(channels=channels, x_zp=op.x_zp, out_zp=op.out_zp, **bounds(op.clamp))
-    params |= dict(tile_h=tiling.height, tile_w=tiling.width, along_y=int(tiling.along_y))
+    height, width = (tiling.tile, tiling.band) if tiling.along_y else (tiling.band, tiling.tile)
+    params = {
+        **dict(in_h=in_h, in_w=in_w, channels=channels, out_w=out_w, k_h=k_h, k_w=k_w),
+        **dict(stride_h=stride_h, stride_w=stride_w, pad_top=top, pad_left=left),
+        **dict(x_zp=op.x_zp, out_zp=op.out_zp, **bounds(op.clamp)),
+        **dict(tile_h=height, tile_w=width, along_y=int(tiling.along_y)),
+    }
     constants = {"stream": Constant("stream", pack(w, k_h, k_w, tiling.along_y))}
     clamped = int(op.clamp not in (None, (-128, 127))) * out_w * channels
 
-    def counts(rows: int) -> dict[str, int]:
-        return work(window, tiling, rows) | {"clamped": rows * clamped}
+    def work(rows: int) -> dict[str, int]:
+        return tiling.of_rows(rows).counts | {"clamped": clamped * rows}
 
-    scratch = scratch_bytes(tiling, (stride_h, stride_w))
     return tuple(
-        Call(DEPTHWISE, params, (source,), target, out_h, constants, scratch, counts, w.text)
+        Call(DEPTHWISE, params, (source,), target, out_h, constants, tiling.scratch, work, w.text)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 

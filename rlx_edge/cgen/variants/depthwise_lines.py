@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from rlx_edge.cgen.variants.axis import Axis
+
 STEP = 3
 """Taps that the kernel multiplies together."""
 SCRATCH_BYTES = 1152
@@ -20,18 +22,6 @@ COSTS: Mapping[str, float] = {
     **{"copied_lines": 120, "copied": 7, "pair_words": 6, "any_words": 12, "rows": 22, "pairs": 85},
 }
 """Instructions of each count in `Lines.counts`, roughly: enough to choose by."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A direction of the image: `outputs` windows of `kernel` values, `stride` apart, from value `first` on, which may
-    lie outside of [0, size)."""
-
-    size: int
-    kernel: int
-    stride: int
-    first: int
-    outputs: int
 
 
 @dataclass(frozen=True)
@@ -78,23 +68,24 @@ class Lines:
         values = 0 if self.along.stride == 1 else self.values
         return 4 * (2 + -(-self.taps // 4) * 4 + 4 + lines * self.words) + values
 
+    def of_rows(self, rows: int) -> Lines:
+        """A call of so many rows."""
+        if self.upright:
+            return replace(self, along=self.along.middle(rows))
+        return replace(self, across=self.across.middle(rows))
+
     @property
     def counts(self) -> dict[str, int]:
         """Of a channel: bands; lines within the image and words of each kind (`_line`); words of zero points; words
         moved from band to band; rows and pairs of outputs."""
-        across, kept = self.across, 0
-        bands = inside = outside = moved = 0
-        for output in range(0, across.outputs, self.band):
-            count = (min(self.band, across.outputs - output) - 1) * across.stride + across.kernel
-            start = across.first + output * across.stride
-            fresh = range(start + kept, start + count)
-            within = sum(0 <= line < across.size for line in fresh)
-            bands, inside, outside = bands + 1, inside + within, outside + len(fresh) - within
-            kept = 0 if self.again else max(0, across.kernel - across.stride)
-            moved += kept if output + self.band < across.outputs else 0
+        across = self.across
+        bands = list(across.bands(self.band, slides=not self.again))
+        inside = sum(len(band.inside) for band in bands)
+        outside = sum(band.outside for band in bands)
+        moved = sum(band.kept for band in bands)
         line = self._line
         return {
-            **{"bands": bands, "lines": inside},
+            **{"bands": len(bands), "lines": inside},
             **{name: inside * count for name, count in line.items()},
             "blank_words": inside * line["blank_words"] + outside * self.words,
             "moved_words": moved * self.words,

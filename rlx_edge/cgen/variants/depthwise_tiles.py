@@ -1,165 +1,140 @@
-"""How depthwise_dsp cuts an output into tiles: which tile and which direction of lines take the fewest instructions.
+"""How depthwise_dsp cuts an image into tiles and bands: those that take the fewest instructions.
 
-The counts of instructions are those of firmware/kernels/rlx_depthwise_dsp.h, per piece of its loops.
+The counts of instructions are those of firmware/kernels/rlx_depthwise_dsp_s8.c and its headers, per piece of their
+loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from rlx_edge.cgen.order import OUTPUT, Accesses, Window, joined, pixels
+from rlx_edge.cgen.variants.axis import Axis, Band
 
 LANES, PITCH, TAPS = 4, 32, 3
-LINE_BYTES = 30
-"""Outputs of a line * inner stride: what a line of the planes has room for, beside the two pixels that follow."""
-SCRATCH_BYTES = 2080
-GAIN = 0.95
-"""More memory is taken only where it saves at least 5% of the instructions."""
+TILE_BYTES = 132
+"""What the kernel keeps of each tile where there are several."""
+LINE_BYTES = 28
+"""Outputs of a tile's line * inner stride: what a line of the planes has room for, beside 4 bytes."""
+SCRATCH_BYTES = 2512
+"""What bands may take, if there are several."""
+ONE_BAND_BYTES = 4352
+"""What may be taken where all is one band: by small images, whose layers are seldom those that need most memory."""
+GAIN = 0.98
+"""More memory is taken only where it saves at least 2% of the instructions."""
 
-COSTS: Mapping[str, int] = {
-    **{"tiles": 150, "filled": 2, "groups": 110, "copied_lines": 12, "quads": 23, "singles": 11},
-    **{"channels": 38, "double_lines": 8, "columns": 42, "blocks": 62},
-    **{"lines": 8, "odd": 24, "pairs": 34, "pairs_2": 40},
+COSTS: Mapping[str, float] = {
+    **{"set_tiles": 80, "filled": 1.4, "groups": 40, "bands": 70, "set_tiles_again": 30},
+    **{"filled_again": 1.4, "moved": 0.8},
+    **{"tiles": 110, "copied_lines": 12, "quads": 23, "singles": 11, "bytes": 10},
+    **{"channels": 38, "double_lines": 24, "columns": 41, "blocks": 60},
+    **{"lines": 10, "odd": 26, "pairs": 36, "pairs_2": 39},
 }
-"""Instructions of each count in `Tiling.work`, roughly."""
+"""Instructions of each count in `Tiling.counts`, roughly."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles of `height` x `width` outputs; lines along y or along x."""
+    """Tiles of `tile` outputs along the inner axis, bands of `band` outputs along the outer one. along_y: the inner one
+    is y, or else x."""
 
-    height: int
-    width: int
+    inner: Axis
+    outer: Axis
+    channels: int
+    tile: int
+    band: int
     along_y: bool
 
+    @property
+    def _lines(self) -> int:
+        """Of a plane."""
+        return (min(self.band, self.outer.outputs) - 1) * self.outer.stride + TAPS
 
-@dataclass(frozen=True)
-class Tile:
-    """Output rows [y0, y1) and columns [x0, x1), and the input's [row0, row1) and [column0, column1) that they need."""
+    @property
+    def _tiles(self) -> list[Band]:
+        """Along a line: what each needs."""
+        return list(self.inner.bands(self.tile, slides=False))
 
-    y0: int
-    y1: int
-    x0: int
-    x1: int
-    row0: int
-    row1: int
-    column0: int
-    column1: int
+    @property
+    def scratch(self) -> int:
+        """Bytes, as the kernel's file says."""
+        tiles = len(self._tiles)
+        return PITCH + tiles * LANES * PITCH * self._lines + (TILE_BYTES * tiles if tiles > 1 else 0)
 
+    def of_rows(self, rows: int) -> Tiling:
+        """A call of so many rows."""
+        if self.along_y:
+            return replace(self, inner=self.inner.middle(rows))
+        return replace(self, outer=self.outer.middle(rows))
 
-def scratch_bytes(tiling: Tiling, stride: tuple[int, int]) -> int:
-    """What the kernel's file says."""
-    outer = (tiling.width - 1) * stride[1] if tiling.along_y else (tiling.height - 1) * stride[0]
-    return PITCH + LANES * PITCH * (outer + TAPS)
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of the kernel's loops: tiles that are set up, words filled with zero points; groups of channels; where there
+        are several bands, those of all groups, with what they set up and fill again, and words moved; tiles of all
+        groups and bands; lines copied to planes (with their pixels by fours and by ones), or bytes of fewer channels;
+        channels of a tile; lines by twos, with single columns and blocks of 2x2 outputs; other lines, with odd outputs
+        and pairs of outputs (pairs_2 at stride 2)."""
+        counts = dict.fromkeys(COSTS, 0)
+        groups, tiles, bands = -(-self.channels // LANES), self._tiles, list(self.outer.bands(self.band))
+        words = len(tiles) * LANES * PITCH // 4
+        counts["set_tiles"] = len(tiles)
+        counts["filled"] = words * self._lines
+        counts["groups"] = groups
+        if len(bands) > 1:
+            counts["bands"] = groups * len(bands)
+            counts["set_tiles_again"] = groups * len(bands) * len(tiles)
+            counts["filled_again"] = groups * words * sum(band.outside for band in bands)
+            counts["moved"] = groups * words * sum(band.kept for band in bands)
+        for band in bands:
+            for tile in tiles:
+                counts["tiles"] += groups
+                self._count_copies(counts, len(band.inside), len(tile.inside), groups)
+                self._count_lines(counts, band.outputs, tile.outputs)
+        return counts
 
+    def _count_copies(self, counts: dict[str, int], lines: int, pixels: int, groups: int) -> None:
+        if self.channels < LANES:
+            counts["bytes"] += lines * pixels * self.channels
+        elif pixels:
+            counts["copied_lines"] += groups * lines
+            counts["quads"] += groups * lines * (pixels // 4)
+            counts["singles"] += groups * lines * (pixels % 4)
 
-def tiles(w: Window, tiling: Tiling, first_row: int, rows: int) -> Iterator[Tile]:
-    """The tiles of output rows [first_row, rows) in the kernel's order, for an output that is no ring."""
-    for y0 in range(first_row, rows, tiling.height):
-        y1 = min(rows, y0 + tiling.height)
-        row0, row1 = w.input_rows(y0, y1)
-        for x0 in range(0, w.out_w, tiling.width):
-            x1 = min(w.out_w, x0 + tiling.width)
-            left = x0 * w.stride_w - w.pad_left
-            column0 = max(0, left)
-            column1 = max(column0, min(w.in_w, left + (x1 - x0 - 1) * w.stride_w + w.k_w))
-            yield Tile(y0, y1, x0, x1, row0, row1, column0, column1)
+    def _count_lines(self, counts: dict[str, int], lines: int, outputs: int) -> None:
+        doubled = lines // 2 if self.inner.stride == self.outer.stride == 1 else 0
+        single = lines - 2 * doubled
+        counts["channels"] += self.channels
+        counts["double_lines"] += self.channels * doubled
+        counts["columns"] += self.channels * doubled * (outputs % 2)
+        counts["blocks"] += self.channels * doubled * (outputs // 2)
+        counts["lines"] += self.channels * single
+        counts["odd"] += self.channels * single * (outputs % 2)
+        counts["pairs_2" if self.inner.stride == 2 else "pairs"] += self.channels * single * (outputs // 2)
 
-
-def work(w: Window, tiling: Tiling, rows: int) -> dict[str, int]:
-    """Counts of the kernel's loops: tiles, words filled around the image, groups of channels, lines copied to planes
-    (with their pixels by fours and by ones), channels of a tile; lines by twos, with single columns and blocks of 2x2
-    outputs; other lines, with odd outputs and pairs of outputs (pairs_2 at stride 2)."""
-    counts = dict.fromkeys((*COSTS, "clamped"), 0)
-    for tile in tiles(w, tiling, 0, rows):
-        _count_copies(w, tiling, tile, counts)
-        counts["channels"] += w.out_c
-        lines, outputs = tile.y1 - tile.y0, tile.x1 - tile.x0
-        inner = w.stride_w
-        if tiling.along_y:
-            lines, outputs, inner = outputs, lines, w.stride_h
-        doubled = lines // 2 if w.stride_h == w.stride_w == 1 else 0
-        counts["double_lines"] += w.out_c * doubled
-        counts["columns"] += w.out_c * doubled * (outputs % 2)
-        counts["blocks"] += w.out_c * doubled * (outputs // 2)
-        single = w.out_c * (lines - 2 * doubled)
-        counts["lines"] += single
-        counts["odd"] += single * (outputs % 2)
-        counts["pairs_2" if inner == 2 else "pairs"] += single * (outputs // 2)
-    return counts
-
-
-def _count_copies(w: Window, tiling: Tiling, tile: Tile, counts: dict[str, int]) -> None:
-    groups = -(-w.out_c // LANES)
-    reach_h = (tile.y1 - tile.y0 - 1) * w.stride_h + TAPS
-    reach_w = (tile.x1 - tile.x0 - 1) * w.stride_w + TAPS
-    lines, pixels = copied = (tile.row1 - tile.row0, tile.column1 - tile.column0)
-    filled = PITCH * reach_h
-    if tiling.along_y:
-        lines, pixels, filled = pixels, lines, PITCH * reach_w
-    counts["tiles"] += 1
-    counts["groups"] += groups
-    counts["filled"] += filled if copied != (reach_h, reach_w) else 0
-    if lines and pixels:
-        counts["copied_lines"] += groups * lines
-        counts["quads"] += groups * lines * (pixels // 4)
-        counts["singles"] += groups * lines * (pixels % 4)
+    @property
+    def cost(self) -> float:
+        """Instructions, roughly."""
+        return sum(COSTS[name] * count for name, count in self.counts.items())
 
 
-def choose_tiling(w: Window, rows: int) -> Tiling | None:
-    """The tiling with the fewest instructions within SCRATCH_BYTES, one that takes less memory where it hardly costs
-    any; None where neither axis has stride 1 or 2."""
-    found = [(t, _cost(w, t, rows), _memory(w, t, rows)) for t in _tilings(w, rows)]
-    if not found:
-        return None
+def choose_tiling(rows: Axis, columns: Axis, channels: int) -> Tiling | None:
+    """The tiling with the fewest instructions within the limits (or with the least memory), one that takes less memory
+    where it hardly costs any; None where neither axis has stride 1 or 2."""
     best = None
-    for tiling, cost, _ in sorted(found, key=lambda item: (item[2], item[1])):
-        if best is None or cost < best[1] * GAIN:
-            best = (tiling, cost)
-    assert best is not None
-    return best[0]
+    for tiling in sorted(_tilings(rows, columns, channels), key=lambda tiling: (tiling.scratch, tiling.cost)):
+        limit = ONE_BAND_BYTES if tiling.band >= tiling.outer.outputs else SCRATCH_BYTES
+        if best is None or (tiling.scratch <= limit and tiling.cost < best.cost * GAIN):
+            best = tiling
+    return best
 
 
-def _memory(w: Window, tiling: Tiling, rows: int) -> int:
-    """Bytes of scratch, and of the output that is written before the input beside it has been read: about the rows of
-    a tile, unless one tile is all."""
-    ahead = 0 if tiling.height >= rows and tiling.width >= w.out_w else tiling.height * w.y_pitch
-    return scratch_bytes(tiling, (w.stride_h, w.stride_w)) + ahead
-
-
-def _cost(w: Window, tiling: Tiling, rows: int) -> int:
-    return sum(COSTS[name] * count for name, count in work(w, tiling, rows).items() if name in COSTS)
-
-
-def _tilings(w: Window, rows: int) -> Iterator[Tiling]:
-    """Tilings worth a look: equal shares of each axis, within the bounds of a line and of the scratch."""
-    most = (SCRATCH_BYTES - PITCH) // (LANES * PITCH) - TAPS
-    for along_y, inner, outer in ((False, w.stride_w, w.stride_h), (True, w.stride_h, w.stride_w)):
-        if inner > 2:
+def _tilings(rows: Axis, columns: Axis, channels: int) -> Iterator[Tiling]:
+    """Tilings worth a look: the fewest tiles of a line, or one more; bands of equal shares."""
+    for along_y, inner, outer in ((False, columns, rows), (True, rows, columns)):
+        if inner.stride > 2:
             continue
-        in_line, lines = LINE_BYTES // inner, most // outer + 1
-        for height in _shares(rows, in_line if along_y else lines):
-            for width in _shares(w.out_w, lines if along_y else in_line):
-                yield Tiling(height, width, along_y)
-
-
-def _shares(size: int, most: int) -> Iterator[int]:
-    """Lengths at most `most`, each the shortest that cuts `size` into as many parts."""
-    yield from dict.fromkeys(-(-size // parts) for parts in range(-(-size // most), -(-size // most) + 4))
-
-
-def accesses(w: Window, tiling: Tiling, first_row: int, rows: int) -> Accesses:
-    """Tile by tile, 4 channels at a time: a tile's pixels of these channels are read, then its outputs are written."""
-    parts = []
-    for tile in tiles(w, tiling, first_row, rows):
-        reads = pixels(range(tile.row0, tile.row1), range(tile.column0, tile.column1), w.x_pitch, w.in_c)
-        writes = pixels(range(tile.y0, tile.y1), range(tile.x0, tile.x1), w.y_pitch, w.out_c)
-        for channel in range(0, w.out_c, LANES):
-            end = min(w.out_c, channel + LANES)
-            for operand, places in ((0, reads), (OUTPUT, writes)):
-                operands = np.full(len(places), operand, np.int8)
-                parts.append(Accesses(operands, places + channel, places + end))
-    return joined(parts)
+        fewest = -(-inner.outputs // (LINE_BYTES // inner.stride))
+        for tiles in (fewest, fewest + 1):
+            tile = -(-inner.outputs // tiles)
+            for band in dict.fromkeys(-(-outer.outputs // parts) for parts in range(1, outer.outputs + 1)):
+                yield Tiling(inner, outer, channels, tile, band, along_y)

@@ -9,12 +9,13 @@ import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
-from rlx_edge.cgen.order import OUTPUT, Accesses, Window, band_order, pixels
-from rlx_edge.cgen.plan import Call, Constant, proportional
+from rlx_edge.cgen.order import Accesses, band_order, sliding_order
+from rlx_edge.cgen.plan import Call, Constant
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs, v6m
-from rlx_edge.cgen.variants.depthwise_lines import STEP, Axis, Lines, choose_lines
+from rlx_edge.cgen.variants.axis import Axis
+from rlx_edge.cgen.variants.depthwise_lines import STEP, Lines, choose_lines
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.v6m import Rescales
 from rlx_edge.cgen.variants.variant import Variant
@@ -24,32 +25,11 @@ from rlx_edge.ir.ops.conv import pad_sides
 
 
 def _order(call: Call) -> Accesses:
-    """Channel after channel, band by band: the pixels of a band that none before it has read are read, then its outputs
-    are written."""
-    if call.params["multiplier"] > 1 or call.output.ring:
-        return band_order(call, rows=0 if call.output.ring else call.params["band"], reads_again=True)
-    w = Window.of(call)
-    parts, row, column = [], 0, 0
-    for rows, columns in _bands(call):
-        top, end = w.input_rows(rows.start, rows.stop)
-        left = max(0, columns.start * w.stride_w - w.pad_left)
-        right = min(w.in_w, (columns.stop - 1) * w.stride_w - w.pad_left + w.k_w)
-        reads = pixels(range(max(top, row), end), range(max(left, column), right), w.x_pitch, w.in_c)
-        writes = pixels(rows, columns, w.y_pitch, w.out_c)
-        parts += [(np.zeros_like(reads), reads), (np.full_like(writes, OUTPUT), writes)]
-        row, column = (0, right) if call.params["upright"] else (end, 0)
-    operands, firsts = (np.concatenate(part) for part in zip(*parts, strict=True))
-    firsts = (np.arange(w.out_c)[:, None] + firsts).ravel()
-    return Accesses(np.tile(operands, w.out_c).astype(np.int8), firsts, firsts + 1)
-
-
-def _bands(call: Call) -> list[tuple[range, range]]:
-    """The output's rows and columns of each band."""
-    rows, columns = range(call.first_row, call.rows), range(call.params["out_w"])
-    band = call.params["band"]
-    if call.params["upright"]:
-        return [(rows, columns[x : x + band]) for x in range(0, len(columns), band)]
-    return [(rows[y : y + band], columns) for y in range(0, len(rows), band)]
+    """Channel after channel, band by band; bands of all channels where a channel has several outputs."""
+    p = call.params
+    if p["multiplier"] > 1 or call.output.ring:
+        return band_order(call, rows=0 if call.output.ring else p["band"], reads_again=True)
+    return sliding_order(call, channels=1, band=p["band"], upright=bool(p["upright"]))
 
 
 DEPTHWISE = Kernel(
@@ -130,7 +110,10 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     proof = (
         f"{w.text}; groups of three products fit in 16 bits in {int((modes == ROWS).sum())} of {len(modes)} channels"
     )
-    work = proportional(_work(lines, params, modes, scales), node.type.shape[1])
+
+    def work(rows: int) -> dict[str, int]:
+        return _work(lines.of_rows(rows), params, modes, scales)
+
     return tuple(
         Call(DEPTHWISE, params, (source,), target, node.type.shape[1], constants, lines.scratch, work, proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
