@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlx_edge.device.boards import DEFAULT_BOARD, board_names, load_board, load_boards, read_board
+from rlx_edge.device.build import soc_parts
 from rlx_edge.device.linker import linker_script
 from rlx_edge.device.sources import board_header
 from rlx_edge.errors import EdgeError
@@ -41,7 +42,7 @@ def test_all_boards_load() -> None:
     assert load_board().name == DEFAULT_BOARD == "mps2-an386"
     for board in boards:
         assert not board.hardware_tested  # set it only with a record of the test in docs/boards.md
-        assert board.emulation is not None
+        assert board.emulation is not None or board.setup
 
 
 def test_every_chip_file_belongs_to_a_board() -> None:
@@ -52,12 +53,8 @@ def test_every_chip_file_belongs_to_a_board() -> None:
 @pytest.mark.parametrize("name", board_names())
 def test_each_board_has_its_drivers(name: str) -> None:
     board = load_board(name)
-    for file in (
-        f"uart_{board.uart.driver}.c",
-        f"counter_{board.chip.counter}.c",
-        f"reset_cause_{board.chip.family}.c",
-    ):
-        assert (firmware_dir() / "soc" / file).is_file()
+    for part in soc_parts(board):
+        assert (firmware_dir() / "soc" / f"{part}.c").is_file()
     assert f"ORIGIN = 0x{board.placement.code.start:08x}" in linker_script(board)
     assert f"0x{board.uart.address:08x}u" in board_header(board)
 
@@ -97,10 +94,40 @@ def test_a_board_name_is_not_a_path() -> None:
         ("mps2-an386.toml", r'^method = ".*"', 'method = "magic"', "[flash]: method must be one of gdb"),
         ("mps2-an386.toml", r"^\[emulator\]\n.*\n.*\n", "", "needs hardware = true or an [emulator] table"),
         ("microbit.toml", r"^tx_pin = 24\nrx_pin = 25\n", "", "the keys tx_pin and rx_pin are missing"),
-        ("chips/mps2-an386.toml", r'^counter = ".*"', 'counter = "abacus"', "counter must be one of nrf51, systick"),
-        ("chips/mps2-an386.toml", r'^family = "mps2"', 'family = "stm32"', "the key reset_cause is missing"),
+        (
+            "chips/mps2-an386.toml",
+            r'^counter = ".*"',
+            'counter = "abacus"',
+            "counter must be one of dwt, nrf51, systick",
+        ),
+        ("chips/mps2-an386.toml", "^manual", 'family = "stm32"\nmanual', "unknown key family"),
+        ("chips/mps2-an386.toml", "^manual = .*", "", "the key manual is missing"),
+        ("chips/nrf51822.toml", r"^software = \S+\n", "", "[reset_cause]: the key software is missing"),
         ("chips/mps2-an386.toml", r"^bytes = \S+", "bytes = -1", "[regions]: [flash]: bytes must be a whole number"),
         ("chips/mps2-an386.toml", r"^bytes", "size = 1\nbytes", "unknown key size"),
+        (
+            "microbit.toml",
+            r"write = \"GPIO_OUTSET\"",
+            'write = "GPIO_OUTSIT"',
+            "number 1: GPIO_OUTSIT is not in the chip's",
+        ),
+        (
+            "microbit.toml",
+            r"write = \"GPIO_OUTSET\"",
+            'poke = "GPIO_OUTSET"',
+            "number 1: a step is one of write, set, clear",
+        ),
+        ("microbit.toml", r"write = \"GPIO_PIN_CNF24\"", 'set = "GPIO_PIN_CNF24"', "number 2: the key bits is missing"),
+        ("microbit.toml", r", why = \"P0.24 \(TX", ', reason = "', "number 2: the key why is missing"),
+        ("microbit.toml", r"^steps = \[", "steps = 1\nmore = [", "[setup]: steps must be a list of tables"),
+        ("chips/nrf51822.toml", r"mask = 0x1, value = 0x1", "mask = 0x1, value = 0x2", "leaves no room for value 0x2"),
+        (
+            "chips/nrf51822.toml",
+            r"0x4000_0100, manual = .* }",
+            "0x4000_0100 }",
+            "[CLOCK_HFCLKSTARTED]: the key manual is",
+        ),
+        ("chips/nrf51822.toml", r"0x4000_0100, ", "0x4000_0102, ", "address must be a multiple of 4, found 0x40000102"),
         ("chips/nrf51822.toml", r'^driver = ".*"', 'driver = "usb"', "driver must be one of cmsdk, nrf51, stm32"),
     ],
 )

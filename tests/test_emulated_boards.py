@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from bench_device import BENCH, Bench, build_bench, running
 
-from rlx_edge.device.boards import DEFAULT_BOARD, Board, board_names, load_board
+from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board, load_boards
 from rlx_edge.device.build import Firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.flash import flash_gdb
@@ -18,7 +18,7 @@ POWER_ON, PIN, SOFTWARE, FAULT = 1, 2, 3, 5
 STACK_OVERFLOW_BITS = (1 << 4) | (1 << 12) | (1 << 20)  # MSTKERR, STKERR, STKOF
 
 
-@pytest.fixture(scope="module", params=board_names())
+@pytest.fixture(scope="module", params=[b.name for b in load_boards() if b.emulation is not None])
 def firmware(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Firmware:
     return build_bench(tmp_path_factory.mktemp("bench"), load_board(request.param))
 

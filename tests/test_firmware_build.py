@@ -15,9 +15,16 @@ import pytest
 from bench_device import BENCH, build_bench, make_bundle
 
 from rlx_edge.device.boards import board_names, load_board
-from rlx_edge.device.build import Firmware, build_firmware, check_build_folder, claim_build_folder, load_firmware
+from rlx_edge.device.build import (
+    Firmware,
+    build_firmware,
+    check_build_folder,
+    claim_build_folder,
+    load_firmware,
+    soc_parts,
+)
 from rlx_edge.device.linker import linker_script
-from rlx_edge.device.sources import board_header, model_table
+from rlx_edge.device.sources import board_header, board_setup, model_table
 from rlx_edge.device.toolchain import COMMON_FLAGS, chip_flags, find_compiler, link
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.resources import firmware_dir
@@ -275,13 +282,10 @@ def test_the_linker_script_says_where_it_comes_from() -> None:
 def test_the_soc_sources_compile_without_warnings(tmp_path: Path, name: str) -> None:
     board = load_board(name)
     (tmp_path / "rlx_board.h").write_text(board_header(board))
-    shared = [SOC / f"{part}.c" for part in ("startup", "boot", "fault", "stack", "exit")]
-    own = [
-        SOC / f"uart_{board.uart.driver}.c",
-        SOC / f"counter_{board.chip.counter}.c",
-        SOC / f"reset_cause_{board.chip.family}.c",
-    ]
-    sources = [str(path) for path in [*shared, *own, firmware_dir() / "runtime" / "rlx_memory.c"]]
+    (tmp_path / "rlx_board_setup.c").write_text(board_setup(board) if board.setup else "typedef int nothing;\n")
+    own = [SOC / f"{part}.c" for part in soc_parts(board)]
+    runtime = firmware_dir() / "runtime" / "rlx_memory.c"
+    sources = [str(path) for path in [*own, tmp_path / "rlx_board_setup.c", runtime]]
     strict = ["-Werror", "-fsyntax-only", "-I", str(tmp_path), "-I", str(SOC), *sources]
     subprocess.run([find_compiler().command, *COMMON_FLAGS, *chip_flags(board.chip), *strict], check=True)
     clang = shutil.which("clang")

@@ -39,6 +39,9 @@ void rlx_soc_init(void)
     kept.magic_inverted = ~KEPT_MAGIC;
     kept.boots++;
     kept.mark = 0u;
+#if RLX_SETUP_STEPS > 0
+    rlx_setup_run();
+#endif
     rlx_counter_init();
     rlx_uart_init();
 }

@@ -14,6 +14,10 @@
 /* Called by the start-up code before main(), once .data and .bss are set up. */
 void rlx_soc_init(void);
 
+/* Which step of the board's set-up (see rlx_board_setup.c in the build), counted from 1, waited in vain for the chip;
+ * 0 if none did. Then clocks, and with them baud rates and counts, may be other than the board's file says. */
+uint32_t rlx_soc_setup_failed(void);
+
 /* Resets the chip (SYSRESETREQ). The next boot reports RLX_RESET_SOFTWARE. */
 _Noreturn void rlx_soc_reset(void);
 

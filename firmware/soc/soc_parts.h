@@ -59,6 +59,20 @@ void rlx_uart_wake_done(void);
 void rlx_counter_init(void);
 uint32_t rlx_counter_now(void);
 
+/* rlx_board_setup.c, which the build writes: done in order by setup.c. A change gives the bits of mask the value and
+ * leaves the others; a wait polls until the bits of mask read value. */
+typedef enum { RLX_SETUP_WRITE, RLX_SETUP_CHANGE, RLX_SETUP_WAIT } rlx_setup_kind_t;
+
+typedef struct {
+    rlx_setup_kind_t kind;
+    uint32_t address, mask, value;
+} rlx_setup_step_t;
+
+void rlx_setup_run(void);
+
+/* caches.c */
+void rlx_caches_enable(void);
+
 /* reset_cause_*.c: what the chip's own register says, RLX_RESET_UNKNOWN where it says nothing. Clears the register. */
 uint32_t rlx_chip_reset_cause(void);
 

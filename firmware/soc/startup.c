@@ -97,6 +97,9 @@ void rlx_start(void)
 #if RLX_MAINLINE
     SCB_VTOR = (uint32_t)(uintptr_t)&vectors;
 #endif
+#if RLX_CORE_CACHES
+    rlx_caches_enable();
+#endif
     copy_words(__data_start, __data_end, __data_load);
     zero_words(__bss_start, __bss_end);
     zero_words(__arena_start, __arena_end);

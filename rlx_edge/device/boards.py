@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx_edge.device.chips import Chip, Region, Uart, load_chip
+from rlx_edge.device.setup import Step, read_steps
 from rlx_edge.device.tables import Table
 from rlx_edge.errors import DeviceError
 from rlx_edge.resources import boards_dir
@@ -45,6 +46,9 @@ class Emulation:
 class Board:
     """All facts about a board. Clocks in Hz; `usb` holds "vendor:product" ids of its serial port.
 
+    `wiring` says where the UART is found on a board whose USB port does not carry it. `setup` is all that start-up does
+    with the chip's registers, the chip's own steps first.
+
     `hardware` is true where the board exists as a thing to buy; `hardware_tested` where this project ran on one.
     """
 
@@ -61,6 +65,8 @@ class Board:
     uart: Uart
     baud: int
     pins: Pins | None
+    wiring: str | None
+    setup: tuple[Step, ...]
     emulation: Emulation | None
     flash_method: str | None
 
@@ -109,6 +115,8 @@ def read_board(path: Path, chips: Path) -> Board:
         uart=_uart(path.name, link.text("uart"), chip),
         baud=link.number("baud", low=1),
         pins=_pins(path.name, link, chip),
+        wiring=link.text("wiring") if link.has("wiring") else None,
+        setup=(*chip.setup, *(read_steps(table, chip.registers) if table.has("setup") else ())),
         emulation=_emulation(table.table("emulator")) if table.has("emulator") else None,
         flash_method=_flash_method(table.table("flash")) if table.has("flash") else None,
     )
@@ -153,7 +161,7 @@ def _uart(where: str, name: str, chip: Chip) -> Uart:
 def _pins(where: str, link: Table, chip: Chip) -> Pins | None:
     if link.has("tx_pin") or link.has("rx_pin"):
         return Pins(tx=link.number("tx_pin", high=255), rx=link.number("rx_pin", high=255))
-    if chip.family == "nrf51":
+    if chip.uarts[link.text("uart")].takes_pins:
         raise DeviceError(f"{where}: [link]: the keys tx_pin and rx_pin are missing: {chip.name} has no default pins")
     return None
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rlx_edge.device.boards import Board
 from rlx_edge.device.linker import linker_script
 from rlx_edge.device.sizes import ImageSizes, image_bytes, image_sizes
-from rlx_edge.device.sources import bare_main, board_header, model_table
+from rlx_edge.device.sources import bare_main, board_header, board_setup, model_table
 from rlx_edge.device.toolchain import (
     COMMON_FLAGS,
     CommandError,
@@ -33,6 +33,7 @@ SCHEMA = "rlx-edge build 1"
 BUILD_FILE = "build.json"
 MARKER = ".rlx-edge-build"  # lies in folders that builds may write to, finished or not
 BUNDLE = "bundle"
+SETUP_FILE = "rlx_board_setup.c"
 SMALL_RAM_BYTES = 16 * 1024
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ def build_firmware(
     application = _find_app(app)
     _prepare(out, board, models)
 
-    common, own = _sources(bundle, models, board), _app_sources(application)
+    common, own = _sources(bundle, models, board, out), _app_sources(application)
     macros = {"RLX_LINK_MAX_PAYLOAD": str(max_payload(board)), **(defines or {})}
     flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
@@ -213,6 +214,8 @@ def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
         "bare_main.c": bare_main(models),
         "link.ld": linker_script(board),
     }
+    if board.setup:
+        files[SETUP_FILE] = board_setup(board)
     try:
         (out / BUILD_FILE).unlink(missing_ok=True)
         for name, text in files.items():
@@ -225,12 +228,21 @@ def _not_writable(out: Path, error: OSError) -> ToolError:
     return ToolError(f"{out}: cannot be written: {error.strerror}; choose another folder")
 
 
-def _sources(bundle: Path, models: Sequence[str], board: Board) -> list[Place]:
+def soc_parts(board: Board) -> list[str]:
+    """The files of firmware/soc/ that an image for this board is made of, without their ".c"."""
+    chip = board.chip
+    parts = ["startup", "setup", "boot", "fault", "stack", "idle", "exit"]
+    parts += [f"uart_{board.uart.driver}", f"counter_{chip.counter}"]
+    parts += ["reset_cause_none" if chip.reset_cause is None else "reset_cause_flags"]
+    parts += ["caches"] if chip.caches else []
+    return parts
+
+
+def _sources(bundle: Path, models: Sequence[str], board: Board, out: Path) -> list[Place]:
     """What every image has: start-up and drivers of the board, the kernels, the models."""
-    soc, chip = firmware_dir() / "soc", board.chip
-    parts = ["startup", "boot", "fault", "stack", "idle", "exit"]
-    parts += [f"uart_{board.uart.driver}", f"counter_{chip.counter}", f"reset_cause_{chip.family}"]
-    places = [Place(soc / f"{part}.c", f"firmware/soc/{part}.c") for part in parts]
+    soc = firmware_dir() / "soc"
+    places = [Place(soc / f"{part}.c", f"firmware/soc/{part}.c") for part in soc_parts(board)]
+    places += [Place(out / SETUP_FILE, SETUP_FILE)] if board.setup else []
     places += _folder(firmware_dir() / "runtime", "firmware/runtime")
     for folder in ("rlx", *models):
         places += _folder(bundle / folder, f"bundle/{folder}")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from rlx_edge.device.setup import Register, Step, read_registers, read_steps
 from rlx_edge.device.tables import Table
-from rlx_edge.errors import DeviceError
 
-# Each of these is a file of firmware/soc/: reset_cause_FAMILY.c, counter_COUNTER.c, uart_DRIVER.c.
-FAMILIES = ("mps2", "nrf51", "stm32")
-COUNTERS = ("systick", "nrf51")
+# Each of these is a file of firmware/soc/: counter_COUNTER.c, uart_DRIVER.c.
+COUNTERS = ("systick", "dwt", "nrf51")
 UART_DRIVERS = ("cmsdk", "nrf51", "stm32")
+PIN_DRIVERS = ("nrf51",)  # UARTs that take any pins
 FLOAT_ABIS = ("soft", "hard")
 REGION_KINDS = ("flash", "ram")
 
@@ -29,12 +29,21 @@ class Region:
 
 @dataclass(frozen=True)
 class Uart:
-    """A UART by its driver in firmware/soc/, the address of its registers, and the number of its receive interrupt."""
+    """A UART by its driver in firmware/soc/, the address of its registers, and the number of its receive interrupt.
+
+    `divider_scale`: the baud divider register holds the clock / baud times this.
+    """
 
     name: str
     driver: str
     address: int
     irq: int
+    divider_scale: int
+
+    @property
+    def takes_pins(self) -> bool:
+        """Whether any pins can be this UART's, so that the board must name them."""
+        return self.driver in PIN_DRIVERS
 
 
 @dataclass(frozen=True)
@@ -47,16 +56,38 @@ class IdRegister:
 
 
 @dataclass(frozen=True)
+class ResetCause:
+    """The chip's record of its last reset: the word at `address`, and masks of the bits that say why (0: none does).
+
+    `clear` is what is written back, over what was read, to clear the record; 0 where nothing needs to be.
+    """
+
+    address: int
+    clear: int
+    watchdog: int
+    software: int
+    power_on: int
+    pin: int
+
+
+@dataclass(frozen=True)
 class Chip:
-    """What is true of a chip on every board. `cpu`, `fpu`, `float_abi` are the names that gcc uses ("none": no FPU)."""
+    """What is true of a chip on every board. `cpu`, `fpu`, `float_abi` are the names that gcc uses ("none": no FPU).
+
+    `manual` names the documents that the addresses come from. `caches`: the core has instruction and data caches
+    (Cortex-M7), which start-up turns on. `setup` comes before the board's own.
+    """
 
     name: str
+    manual: str
     cpu: str
     fpu: str
     float_abi: str
-    family: str
+    caches: bool
     counter: str
-    reset_cause: int | None
+    reset_cause: ResetCause | None
+    registers: Mapping[str, Register]
+    setup: tuple[Step, ...]
     id: IdRegister
     regions: Mapping[str, Region]
     uarts: Mapping[str, Uart]
@@ -65,22 +96,30 @@ class Chip:
 def load_chip(path: Path) -> Chip:
     """Reads a chip file. Raises `DeviceError` on anything that is not as it should be."""
     table = Table.load(path)
+    registers = read_registers(table) if table.has("registers") else {}
     chip = Chip(
         name=path.stem,
+        manual=table.text("manual"),
         cpu=table.text("cpu"),
         fpu=table.text("fpu"),
         float_abi=table.text("float_abi", FLOAT_ABIS),
-        family=table.text("family", FAMILIES),
+        caches=table.has("caches") and table.flag("caches"),
         counter=table.text("counter", COUNTERS),
-        reset_cause=table.number("reset_cause") if table.has("reset_cause") else None,
+        reset_cause=_reset_cause(table.table("reset_cause")) if table.has("reset_cause") else None,
+        registers=registers,
+        setup=read_steps(table, registers) if table.has("setup") else (),
         id=_id_register(table.table("id")),
         regions={name: _region(name, region) for name, region in table.tables("regions").items()},
         uarts={name: _uart(name, uart) for name, uart in table.tables("uarts").items()},
     )
     table.done()
-    if chip.family == "stm32" and chip.reset_cause is None:
-        raise DeviceError(f"{path.name}: the key reset_cause is missing: family stm32 needs the address of RCC_CSR")
     return chip
+
+
+def _reset_cause(table: Table) -> ResetCause:
+    cause = ResetCause(**{field.name: table.number(field.name) for field in fields(ResetCause)})
+    table.done()
+    return cause
 
 
 def _id_register(table: Table) -> IdRegister:
@@ -106,6 +145,7 @@ def _uart(name: str, table: Table) -> Uart:
         driver=table.text("driver", UART_DRIVERS),
         address=table.number("address"),
         irq=table.number("irq", high=239),
+        divider_scale=table.number("divider_scale", low=1) if table.has("divider_scale") else 1,
     )
     table.done()
     return uart

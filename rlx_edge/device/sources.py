@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from rlx_edge.device.boards import Board
 
@@ -20,11 +21,17 @@ def board_header(board: Board) -> str:
         f"#define RLX_UART_IRQ {board.uart.irq}u",
         f"#define RLX_UART_HZ {board.uart_hz}u",
         f"#define RLX_UART_BAUD {board.baud}u",
+        f"#define RLX_UART_DIVIDER_SCALE {board.uart.divider_scale}u",
+        "",
+        "/* Steps of rlx_board_setup.c; whether the core has caches to turn on. */",
+        f"#define RLX_SETUP_STEPS {len(board.setup)}",
+        f"#define RLX_CORE_CACHES {int(board.chip.caches)}",
     ]
     if board.pins is not None:
         lines += [f"#define RLX_UART_TX_PIN {board.pins.tx}u", f"#define RLX_UART_RX_PIN {board.pins.rx}u"]
     if board.chip.reset_cause is not None:
-        lines += [f"#define RLX_RESET_CAUSE_REGISTER 0x{board.chip.reset_cause:08x}u"]
+        for name, number in asdict(board.chip.reset_cause).items():
+            lines += [f"#define RLX_RESET_CAUSE_{name.upper()} 0x{number:08x}u"]
     lines += [
         "",
         "/* Whether rlx_soc_exit() ends the emulator; on hardware without a debugger that would be a fault. */",
@@ -33,6 +40,23 @@ def board_header(board: Board) -> str:
         "#endif",
         "",
         "#endif",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def board_setup(board: Board) -> str:
+    """`rlx_board_setup.c`: the steps that bring the chip to speed and connect its UART, for firmware/soc/setup.c."""
+    lines = [
+        f"/* Written by rlx-edge from boards/{board.name}.toml and boards/chips/{board.chip.name}.toml. */",
+        '#include "soc_parts.h"',
+        "",
+        "const rlx_setup_step_t rlx_setup_steps[RLX_SETUP_STEPS] = {",
+        *[
+            f"    {{RLX_SETUP_{step.kind.upper()}, 0x{step.register.address:08x}u, 0x{step.mask:08x}u, "
+            f"0x{step.value:08x}u}}, /* {step.register.name} ({step.register.manual}): {step.why} */"
+            for step in board.setup
+        ],
+        "};",
     ]
     return "\n".join(lines) + "\n"
 

@@ -30,6 +30,11 @@ class Table:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DeviceError(f"{path.name}: is not valid TOML: {error}") from error
 
+    @property
+    def where(self) -> str:
+        """File and table, for messages."""
+        return self._where
+
     def has(self, key: str) -> bool:
         return key in self._values
 
@@ -72,6 +77,13 @@ class Table:
         if not found:
             raise DeviceError(f"{self._where}: [{key}] is empty")
         return found
+
+    def rows(self, key: str) -> tuple[Table, ...]:
+        """A list of tables, such as steps = [{ ... }, { ... }]; counted from 1 in messages."""
+        value = self._get(key)
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self._wrong(key, "a list of tables", value)
+        return tuple(Table(item, f"{self._where}: {key}, number {i}") for i, item in enumerate(value, 1))
 
     def done(self) -> None:
         for key in self._values:

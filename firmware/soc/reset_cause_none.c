@@ -1,4 +1,4 @@
-/* reset_cause_mps2.c: the FPGA images of Arm's MPS2 and MPS3 keep no record that the emulator models.
+/* reset_cause_none.c: for chips that keep no record of why they started, or whose emulator models none.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 

@@ -1,0 +1,133 @@
+"""A board's image on an emulated core with stubbed peripherals: every register write is recorded, the UART is a queue.
+
+The core is Unicorn's. Nothing here knows what a register should hold: reads give what was last written, passed through
+`answers` (what the silicon adds, such as a ready bit after an enable bit), which the tests write from the manuals.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import unicorn as uc
+from unicorn import arm_const as arm
+
+from rlx_edge.device.boards import Board
+
+Answer = Callable[[int, "Silicon"], int]
+"""What a register reads: given what was last written to it, and the chip."""
+
+CORES = {
+    "cortex-m0": arm.UC_CPU_ARM_CORTEX_M0,
+    "cortex-m0plus": arm.UC_CPU_ARM_CORTEX_M0,
+    "cortex-m3": arm.UC_CPU_ARM_CORTEX_M3,
+    "cortex-m4": arm.UC_CPU_ARM_CORTEX_M4,
+    "cortex-m7": arm.UC_CPU_ARM_CORTEX_M7,
+    "cortex-m33": arm.UC_CPU_ARM_CORTEX_M33,
+}
+PERIPHERALS = (0x4000_0000, 0x2000_0000)
+SYSTEM = (0xE000_0000, 0x0010_0000)
+CYCCNT, SYST_CVR = 0xE000_1004, 0xE000_E018
+LONGEST_RUN = 20_000_000  # instructions; a start takes some 100,000, and waits in vain a few million
+
+
+@dataclass(frozen=True)
+class UartStub:
+    """Where a UART has its data and its states: offset -> word, by whether a byte waits. Ready to send at all times."""
+
+    receive: int
+    send: int
+    states: Mapping[int, tuple[int, int]]
+
+
+UARTS = {
+    "stm32": UartStub(0x04, 0x04, {0x00: (0xC0, 0xE0)}),  # SR: TXE, TC; RXNE
+    "nrf51": UartStub(0x518, 0x51C, {0x108: (0, 1), 0x11C: (1, 1)}),  # RXDRDY, TXDRDY
+}
+
+
+@dataclass
+class Silicon:
+    """An image that is about to start. `writes` are (address, value) of peripheral and system registers, in order."""
+
+    board: Board
+    image: bytes
+    answers: Mapping[int, Answer] = field(default_factory=dict)
+    resets: Mapping[int, int] = field(default_factory=dict)
+    writes: list[tuple[int, int]] = field(default_factory=list)
+    sent: bytearray = field(default_factory=bytearray)
+    cycles: int = 0
+    """What CYCCNT reads next; one more with each read while the firmware runs by itself."""
+
+    def __post_init__(self) -> None:
+        self._waiting: deque[int] = deque()
+        self._registers: dict[int, int] = dict(self.resets)
+        self._core = uc.Uc(uc.UC_ARCH_ARM, uc.UC_MODE_THUMB | uc.UC_MODE_MCLASS)
+        self._core.ctl_set_cpu_model(CORES[self.board.chip.cpu])
+        for region in self.board.chip.regions.values():
+            self._core.mem_map(region.start, region.bytes)
+        self._core.mem_write(self.board.placement.code.start, self.image)
+        for start, size in (PERIPHERALS, SYSTEM):
+            self._core.mmio_map(start, size, self._read, start, self._write, start)
+        self._pc = 0
+        self._alive = 1
+
+    def register(self, address: int) -> int:
+        """What a register holds now: what was last written, or its reset value."""
+        return self._registers.get(address, 0)
+
+    def start(self, pc: int) -> None:
+        """Runs from this address until the firmware waits for a byte."""
+        self._pc = pc | 1
+        self.run()
+
+    def run(self, received: bytes = b"") -> bytes:
+        """Runs on until the firmware has taken these bytes and sleeps. Returns what it has sent meanwhile."""
+        self._waiting.extend(received)
+        before = len(self.sent)
+        while True:
+            self._core.emu_start(self._pc, 0xFFFF_FFFE, count=LONGEST_RUN)
+            self._pc = self._core.reg_read(arm.UC_ARM_REG_PC) | 1
+            if not self._waiting:
+                return bytes(self.sent[before:])
+
+    def call(self, function: int) -> int:
+        """Calls a function of the image without arguments, CYCCNT frozen; returns its 64-bit result."""
+        self._alive = 0
+        back = self.board.placement.code.start  # never run: emulation stops there
+        self._core.reg_write(arm.UC_ARM_REG_LR, back | 1)
+        self._core.emu_start(function | 1, back, count=LONGEST_RUN)
+        assert self._core.reg_read(arm.UC_ARM_REG_PC) == back
+        low, high = self._core.reg_read(arm.UC_ARM_REG_R0), self._core.reg_read(arm.UC_ARM_REG_R1)
+        return int(high << 32 | low)
+
+    def set_register(self, address: int, value: int) -> None:
+        self._registers[address] = value
+
+    def set_word(self, address: int, value: int) -> None:
+        self._core.mem_write(address, value.to_bytes(4, "little"))
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self._core.mem_read(address, 4), "little")
+
+    def _read(self, _core: uc.Uc, offset: int, _size: int, base: int) -> int:
+        address = base + offset
+        uart, at = UARTS[self.board.uart.driver], address - self.board.uart.address
+        if at == uart.receive and self._waiting:
+            return self._waiting.popleft()
+        if at in uart.states:
+            return uart.states[at][bool(self._waiting)]
+        value = self._registers.get(address, 0)
+        if address == CYCCNT:
+            value = self.cycles
+            self.cycles += self._alive
+        return self.answers[address](value, self) if address in self.answers else value
+
+    def _write(self, _core: uc.Uc, offset: int, size: int, value: int, base: int) -> None:
+        address = base + offset
+        assert size == 4, f"{size} bytes written to {address:#x}"
+        self.writes.append((address, value))
+        self._registers[address] = value
+        if address == self.board.uart.address + UARTS[self.board.uart.driver].send:
+            self.sent.append(value)

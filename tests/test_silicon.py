@@ -1,0 +1,188 @@
+"""Boards that exist: their own image, run on an emulated core with stubbed peripherals up to its first frames.
+
+It writes to the chip's registers what the manuals allow, and a wrong number in a board's file does not go unnoticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from bench_device import make_bundle
+from elftools.elf.elffile import ELFFile
+
+from rlx_edge.device.boards import Board, load_board, load_boards
+from rlx_edge.device.build import Firmware, build_firmware
+from rlx_edge.device.frames import Frame, FrameReader, encode
+from rlx_edge.device.protocol import FROM_DEVICE, Command, read_hello
+
+pytest.importorskip("unicorn", reason="runs images on an emulated core: pip install unicorn")
+from sheets import MHZ, Clocks, Sheet
+from sheets_nordic import Nrf
+from sheets_stm32 import F1, F4
+from silicon import CYCCNT, SYST_CVR, Answer, Silicon
+
+SHEETS: dict[str, Sheet] = {
+    "microbit": Nrf(core=16 * MHZ, tx=24, rx=25, cache=False),
+    "netduinoplus2": F4(25 * MHZ, False, False, port=1, tx=6, rx=7, enable=(0x44, 4), apb=2),
+    "stm32vldiscovery": F1(),
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """A board's parity firmware with the model `toy`."""
+
+    board: Board
+    firmware: Firmware
+    data: bytes
+
+    def symbol(self, name: str) -> int:
+        with self.firmware.elf.open("rb") as stream:
+            (found,) = ELFFile(stream).get_section_by_name(".symtab").get_symbol_by_name(name)
+            return int(found["st_value"])
+
+    def started(self, data: bytes | None = None, more: Mapping[int, Answer] | None = None) -> Silicon:
+        """The image, or another of its size, run until it waits for its first byte. `more` answers of registers."""
+        sheet = SHEETS[self.board.name]
+        chip = Silicon(self.board, data or self.data, {**sheet.answers, **(more or {})}, sheet.resets)
+        chip.start(struct.unpack_from("<2I", chip.image)[1])
+        return chip
+
+
+def build(name: str, folder: Path) -> Image:
+    board = load_board(name)
+    firmware = build_firmware(make_bundle(folder / "bundle"), ["toy"], board, folder / "out")
+    return Image(board, firmware, firmware.binary.read_bytes())
+
+
+HARDWARE = [board for board in load_boards() if board.hardware]
+
+
+@pytest.fixture(scope="module", params=[board.name for board in HARDWARE])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return build(request.param, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module", params=[board.name for board in HARDWARE if board.chip.counter == "dwt"])
+def dwt_image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return build(request.param, tmp_path_factory.mktemp("dwt"))
+
+
+@pytest.fixture(scope="module")
+def chip(image: Image) -> Silicon:
+    return image.started()
+
+
+def baud(chip: Silicon, uart_hz: int) -> float:
+    """The bits a second that the UART's divider gives."""
+    uart, base = chip.board.uart, chip.board.uart.address
+    if uart.driver == "stm32":
+        return uart_hz / chip.register(base + 0x08)
+    assert uart.driver == "nrf51"
+    return chip.register(base + 0x524) * uart_hz / 2**32
+
+
+def check(image: Image, chip: Silicon) -> Clocks:
+    """All that the manuals say. Raises `AssertionError`."""
+    assert chip.word(image.symbol("first_failed")) == 0, "a step of the set-up waited in vain"
+    clocks = SHEETS[image.board.name].check(chip)
+    assert clocks == Clocks(image.board.core_hz, image.board.uart_hz)
+    assert abs(baud(chip, clocks.uart) / image.board.baud - 1) < 0.01
+    return clocks
+
+
+def test_every_board_that_exists_has_a_sheet() -> None:
+    assert set(SHEETS) == {board.name for board in HARDWARE}
+
+
+def test_vector_table_and_memory_map(image: Image) -> None:
+    placement = image.board.placement
+    stack_top, reset = struct.unpack_from("<2I", image.data)
+    assert stack_top == placement.data.start + image.board.stack_bytes
+    assert reset & 1 and placement.code.start < reset < placement.code.start + len(image.data)
+    with image.firmware.elf.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if section["sh_flags"] & 2 and section["sh_size"]:  # SHF_ALLOC
+                start, end = section["sh_addr"], section["sh_addr"] + section["sh_size"]
+                assert any(r.start <= start and end <= r.start + r.bytes for r in image.board.chip.regions.values())
+
+
+def test_registers_hold_what_the_manuals_allow(image: Image, chip: Silicon) -> None:
+    check(image, chip)
+
+
+def test_answers_its_first_frames(image: Image) -> None:
+    chip = image.started()
+    items = FrameReader().feed(chip.run(encode(Frame(Command.HELLO, 0, 1, 0, b"seed"))))
+    replies = [item for item in items if isinstance(item, Frame) and item.kind == Command.HELLO | FROM_DEVICE]
+    assert len(replies) == 1
+    hello = read_hello(replies[0].payload, replies[0].boot_id)
+    assert (hello.device, hello.image_crc) == (image.board.name, image.firmware.image_crc32)
+    assert hello.count_hz == image.board.core_hz
+    assert hello.model_count == 1
+
+
+def test_the_cycle_counter_is_turned_on(dwt_image: Image) -> None:
+    chip = dwt_image.started()
+    assert chip.register(0xE000_EDFC) == 1 << 24  # DEMCR.TRCENA
+    assert (0xE000_1FB0, 0xC5AC_CE55) in chip.writes  # the Cortex-M7's lock
+    assert chip.register(0xE000_1000) == 1  # DWT_CTRL.CYCCNTENA
+    assert chip.word(dwt_image.symbol("cyccnt_counts")) == 1
+
+
+@pytest.mark.parametrize("lacks", [{CYCCNT: lambda value, chip: 77}, {0xE000_1000: lambda value, chip: 1 << 25}])
+def test_without_a_cycle_counter_systick_counts(dwt_image: Image, lacks: dict[int, Answer]) -> None:
+    """CYCCNT stands still, or DWT_CTRL.NOCYCCNT says that there is none."""
+    assert counted(dwt_image, dwt_image.started(more=lacks), cycles=5_000_000_000, systick=123_456_789) == 123_456_789
+
+
+@pytest.mark.parametrize("cycles", [100_000, 2**24 + 5, 2**32 - 1, 2**32, 5 * 2**32 + 17])
+@pytest.mark.parametrize("late", [-9, 0, 9])
+def test_wraps_of_32_bits_are_counted(dwt_image: Image, cycles: int, late: int) -> None:
+    """SysTick, read some cycles earlier or later, supplies the upper bits."""
+    assert counted(dwt_image, dwt_image.started(), cycles=cycles, systick=cycles + late) == cycles
+
+
+def counted(image: Image, chip: Silicon, *, cycles: int, systick: int) -> int:
+    """What the firmware counts while CYCCNT and SysTick advance so far, with its own overhead added again."""
+    empty, per_wrap = (chip.word(image.symbol(name)) for name in ("ticks_when_empty", "ticks_per_wrap"))
+    wraps, left = divmod(systick, 1 << 24)
+    chip.cycles = 0xFFFF_0000
+    chip.call(image.symbol("rlx_soc_count_start"))
+    chip.cycles = (0xFFFF_0000 + cycles) % 2**32
+    chip.set_register(SYST_CVR, ((1 << 24) - left) % (1 << 24))
+    chip.set_word(image.symbol("wraps"), wraps)
+    return chip.call(image.symbol("rlx_soc_count_stop")) + empty + wraps * per_wrap
+
+
+def spoiled(image: Image) -> Iterator[tuple[str, bytes]]:
+    """The image with each step of its set-up spoiled in turn: a bit of the value less or more, or the step left out."""
+    table = image.symbol("rlx_setup_steps") - image.board.placement.code.start
+    for number, step in enumerate(image.board.setup):
+        at = table + 16 * number
+        _, address, mask, value = struct.unpack_from("<4I", image.data, at)
+        assert (address, mask, value) == (step.register.address, step.mask, step.value)
+        bits = [1 << i for i in range(32) if mask >> i & 1]
+        for flipped in bits if step.kind == "change" else [b for b in bits if value & b] + bits[:1]:
+            yield f"{step.register.name} ^ {flipped:#x}", edited(image.data, at + 12, value ^ flipped)
+        if step.kind != "wait":
+            yield f"{step.register.name} not written", edited(image.data, at + 4, image.board.placement.data.start)
+
+
+def edited(data: bytes, at: int, word: int) -> bytes:
+    return data[:at] + struct.pack("<I", word) + data[at + 4 :]
+
+
+def test_a_wrong_number_is_noticed(image: Image) -> None:
+    missed = []
+    for what, data in spoiled(image):
+        try:
+            check(image, image.started(data))
+        except AssertionError:
+            continue
+        missed.append(what)
+    assert not missed
