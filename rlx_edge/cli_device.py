@@ -237,13 +237,15 @@ def boards(json: Json = False) -> None:
     """The boards that firmware can be built for."""
     found = load_boards()
     if json:
-        names = [
-            {"name": b.name, "title": b.title, "cpu": b.chip.cpu, "hardware_tested": b.hardware_tested} for b in found
-        ]
-        print_json("boards", {"boards": names})
+        print_json("boards", {"boards": [tables.board_facts(board) for board in found]})
         return
     rows = [(b.name, b.chip.cpu, b.placement.code.bytes, b.placement.data.bytes, tables.board_state(b)) for b in found]
     out.print(tables.table("boards", ("board", "core", "flash", "RAM", "runs in"), rows))
+    if any(board.hardware and not board.hardware_tested for board in found):
+        out.print("untested: no such board was at hand; how its image was checked says docs/boards.md", soft_wrap=True)
+    for board in found:
+        if board.wiring is not None:
+            out.print(f"{board.name}: {board.wiring}", soft_wrap=True)
 
 
 def doctor() -> None:

@@ -29,7 +29,7 @@ CORES = {
 PERIPHERALS = (0x4000_0000, 0x2000_0000)
 SYSTEM = (0xE000_0000, 0x0010_0000)
 CYCCNT, SYST_CVR = 0xE000_1004, 0xE000_E018
-LONGEST_RUN = 20_000_000  # instructions; a start takes some 100,000, and waits in vain a few million
+LONGEST_RUN = 20_000_000  # instructions; a start takes some 100,000
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Silicon:
     resets: Mapping[int, int] = field(default_factory=dict)
     writes: list[tuple[int, int]] = field(default_factory=list)
     sent: bytearray = field(default_factory=bytearray)
+    patience: int = 1000
+    """Reads of the same register, one after the other, after which the firmware waits in vain."""
     cycles: int = 0
     """What CYCCNT reads next; one more with each read while the firmware runs by itself."""
 
@@ -65,13 +67,15 @@ class Silicon:
         self._registers: dict[int, int] = dict(self.resets)
         self._core = uc.Uc(uc.UC_ARCH_ARM, uc.UC_MODE_THUMB | uc.UC_MODE_MCLASS)
         self._core.ctl_set_cpu_model(CORES[self.board.chip.cpu])
-        for region in self.board.chip.regions.values():
+        placement = self.board.placement
+        for region in {placement.code, placement.data, placement.arena}:
             self._core.mem_map(region.start, region.bytes)
-        self._core.mem_write(self.board.placement.code.start, self.image)
+        self._core.mem_write(placement.code.start, self.image)
         for start, size in (PERIPHERALS, SYSTEM):
             self._core.mmio_map(start, size, self._read, start, self._write, start)
         self._pc = 0
         self._alive = 1
+        self._polls = (0, 0)  # the register that was read last, and how often since another was
 
     def register(self, address: int) -> int:
         """What a register holds now: what was last written, or its reset value."""
@@ -83,11 +87,15 @@ class Silicon:
         self.run()
 
     def run(self, received: bytes = b"") -> bytes:
-        """Runs on until the firmware has taken these bytes and sleeps. Returns what it has sent meanwhile."""
+        """Runs on until the firmware has taken these bytes and sleeps. Returns what it has sent meanwhile.
+
+        Raises `AssertionError` when it waits in vain.
+        """
         self._waiting.extend(received)
         before = len(self.sent)
         while True:
             self._core.emu_start(self._pc, 0xFFFF_FFFE, count=LONGEST_RUN)
+            assert self._polls[1] < self.patience, f"waits in vain for {self._polls[0]:#x}"
             self._pc = self._core.reg_read(arm.UC_ARM_REG_PC) | 1
             if not self._waiting:
                 return bytes(self.sent[before:])
@@ -95,7 +103,7 @@ class Silicon:
     def call(self, function: int) -> int:
         """Calls a function of the image without arguments, CYCCNT frozen; returns its 64-bit result."""
         self._alive = 0
-        back = self.board.placement.code.start  # never run: emulation stops there
+        back = self.board.placement.code.start + 16  # never run: emulation stops there
         self._core.reg_write(arm.UC_ARM_REG_LR, back | 1)
         self._core.emu_start(function | 1, back, count=LONGEST_RUN)
         assert self._core.reg_read(arm.UC_ARM_REG_PC) == back
@@ -118,6 +126,9 @@ class Silicon:
             return self._waiting.popleft()
         if at in uart.states:
             return uart.states[at][bool(self._waiting)]
+        self._polls = (address, self._polls[1] + 1 if self._polls[0] == address else 0)
+        if self._polls[1] >= self.patience:
+            self._core.emu_stop()
         value = self._registers.get(address, 0)
         if address == CYCCNT:
             value = self.cycles

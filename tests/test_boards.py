@@ -45,6 +45,13 @@ def test_all_boards_load() -> None:
         assert board.emulation is not None or board.setup
 
 
+def test_the_readme_counts_the_boards() -> None:
+    found = re.search(r"lists (\d+) boards; (\d+) run in QEMU", (boards_dir().parent / "README.md").read_text())
+    assert found is not None
+    boards = load_boards()
+    assert [int(n) for n in found.groups()] == [len(boards), sum(b.emulation is not None for b in boards)]
+
+
 def test_every_chip_file_belongs_to_a_board() -> None:
     used = {board.chip.name for board in load_boards()}
     assert used == {path.stem for path in (boards_dir() / "chips").glob("*.toml")}
@@ -61,7 +68,7 @@ def test_each_board_has_its_drivers(name: str) -> None:
 
 def test_unknown_board_lists_the_known_ones() -> None:
     with pytest.raises(
-        EdgeError, match=r"unknown board microbot \(did you mean microbit\?\); known boards: microbit, mps2"
+        EdgeError, match=r"unknown board microbot \(did you mean microbit\?\); known boards: microbit, microbit-v2, mps2"
     ):
         load_board("microbot")
 

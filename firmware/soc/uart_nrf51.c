@@ -1,4 +1,4 @@
-/* uart_nrf51.c: the UART of Nordic's nRF51 (nRF51 Series Reference Manual, chapter 29), polled.
+/* uart_nrf51.c: the UART of Nordic's nRF51 (nRF51 Series Reference Manual, chapter 29) and nRF52, polled.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 

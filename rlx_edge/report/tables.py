@@ -158,6 +158,21 @@ def board_state(board: Board) -> str:
     return ", ".join(where)
 
 
+def board_facts(board: Board) -> dict[str, object]:
+    """A board for machines; flash and RAM in bytes, `wiring` as in its file."""
+    return {
+        "name": board.name,
+        "title": board.title,
+        "cpu": board.chip.cpu,
+        "flash_bytes": board.placement.code.bytes,
+        "ram_bytes": board.placement.data.bytes,
+        "emulated": board.emulation is not None,
+        "hardware": board.hardware,
+        "hardware_tested": board.hardware_tested,
+        "wiring": board.wiring,
+    }
+
+
 def doctor_table(checks: Sequence[Check]) -> Table:
     rows = [(c.name, "ok" if c.ok else "missing", escape(c.detail), escape(c.how_to_fix)) for c in checks]
     made = Table(title="rlx-edge doctor", title_justify="left", header_style="bold")
