@@ -18,10 +18,11 @@ MHZ = 1_000_000
 
 @dataclass(frozen=True)
 class Clocks:
-    """Hz."""
+    """Hz. `divider`: by what more the UART divides than its divider register says."""
 
     core: int
     uart: int
+    divider: int = 1
 
 
 class Sheet(Protocol):

@@ -43,6 +43,7 @@ class UartStub:
 
 UARTS = {
     "stm32": UartStub(0x04, 0x04, {0x00: (0xC0, 0xE0)}),  # SR: TXE, TC; RXNE
+    "stm32v2": UartStub(0x24, 0x28, {0x1C: (0xC0, 0xE0)}),  # ISR: TXE, TC; RXNE
     "nrf51": UartStub(0x518, 0x51C, {0x108: (0, 1), 0x11C: (1, 1)}),  # RXDRDY, TXDRDY
 }
 

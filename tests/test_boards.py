@@ -68,7 +68,8 @@ def test_each_board_has_its_drivers(name: str) -> None:
 
 def test_unknown_board_lists_the_known_ones() -> None:
     with pytest.raises(
-        EdgeError, match=r"unknown board microbot \(did you mean microbit\?\); known boards: microbit, microbit-v2, mps2"
+        EdgeError,
+        match=r"unknown board microbot \(did you mean microbit\?\); known boards: microbit, microbit-v2, mps2",
     ):
         load_board("microbot")
 
@@ -135,7 +136,12 @@ def test_a_board_name_is_not_a_path() -> None:
             "[CLOCK_HFCLKSTARTED]: the key manual is",
         ),
         ("chips/nrf51822.toml", r"0x4000_0100, ", "0x4000_0102, ", "address must be a multiple of 4, found 0x40000102"),
-        ("chips/nrf51822.toml", r'^driver = ".*"', 'driver = "usb"', "driver must be one of cmsdk, nrf51, stm32"),
+        (
+            "chips/nrf51822.toml",
+            r'^driver = ".*"',
+            'driver = "usb"',
+            "driver must be one of cmsdk, nrf51, stm32, stm32v2",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(boards: Path, file: str, old: str, new: str, message: str) -> None:

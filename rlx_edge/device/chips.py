@@ -11,7 +11,7 @@ from rlx_edge.device.tables import Table
 
 # Each of these is a file of firmware/soc/: counter_COUNTER.c, uart_DRIVER.c.
 COUNTERS = ("systick", "dwt", "nrf51")
-UART_DRIVERS = ("cmsdk", "nrf51", "stm32")
+UART_DRIVERS = ("cmsdk", "nrf51", "stm32", "stm32v2")
 PIN_DRIVERS = ("nrf51",)  # UARTs that take any pins
 FLOAT_ABIS = ("soft", "hard")
 REGION_KINDS = ("flash", "ram")
