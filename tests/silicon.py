@@ -27,6 +27,7 @@ CORES = {
     "cortex-m33": arm.UC_CPU_ARM_CORTEX_M33,
 }
 PERIPHERALS = (0x4000_0000, 0x2000_0000)
+SSI = (0x1800_0000, 0x1000)  # of the RP2040
 SYSTEM = (0xE000_0000, 0x0010_0000)
 CYCCNT, SYST_CVR = 0xE000_1004, 0xE000_E018
 LONGEST_RUN = 20_000_000  # instructions; a start takes some 100,000
@@ -44,6 +45,7 @@ class UartStub:
 UARTS = {
     "stm32": UartStub(0x04, 0x04, {0x00: (0xC0, 0xE0)}),  # SR: TXE, TC; RXNE
     "stm32v2": UartStub(0x24, 0x28, {0x1C: (0xC0, 0xE0)}),  # ISR: TXE, TC; RXNE
+    "pl011": UartStub(0x00, 0x00, {0x18: (0x10, 0x00)}),  # FR: RXFE
     "nrf51": UartStub(0x518, 0x51C, {0x108: (0, 1), 0x11C: (1, 1)}),  # RXDRDY, TXDRDY
 }
 
@@ -72,7 +74,7 @@ class Silicon:
         for region in {placement.code, placement.data, placement.arena}:
             self._core.mem_map(region.start, region.bytes)
         self._core.mem_write(placement.code.start, self.image)
-        for start, size in (PERIPHERALS, SYSTEM):
+        for start, size in (PERIPHERALS, SSI, SYSTEM):
             self._core.mmio_map(start, size, self._read, start, self._write, start)
         self._pc = 0
         self._alive = 1
@@ -110,6 +112,10 @@ class Silicon:
         assert self._core.reg_read(arm.UC_ARM_REG_PC) == back
         low, high = self._core.reg_read(arm.UC_ARM_REG_R0), self._core.reg_read(arm.UC_ARM_REG_R1)
         return int(high << 32 | low)
+
+    def load(self, address: int, data: bytes) -> None:
+        """Puts bytes into RAM, as a boot ROM would."""
+        self._core.mem_write(address, data)
 
     def set_register(self, address: int, value: int) -> None:
         self._registers[address] = value

@@ -140,7 +140,7 @@ def test_a_board_name_is_not_a_path() -> None:
             "chips/nrf51822.toml",
             r'^driver = ".*"',
             'driver = "usb"',
-            "driver must be one of cmsdk, nrf51, stm32, stm32v2",
+            "driver must be one of cmsdk, nrf51, pl011, stm32, stm32v2",
         ),
     ],
 )

@@ -20,8 +20,9 @@ from rlx_edge.device.frames import Frame, FrameReader, encode
 from rlx_edge.device.protocol import FROM_DEVICE, Command, read_hello
 
 pytest.importorskip("unicorn", reason="runs images on an emulated core: pip install unicorn")
-from sheets import MHZ, Clocks, Sheet
+from sheets import MHZ, Clocks, Sheet, field
 from sheets_nordic import Nrf
+from sheets_rp import RP2040, RP2350
 from sheets_stm32 import F1, F4
 from sheets_stm32v2 import H743, L4R5, U575
 from silicon import CYCCNT, SYST_CVR, Answer, Silicon
@@ -36,9 +37,14 @@ SHEETS: dict[str, Sheet] = {
     "nucleo-h743zi": H743(),
     "nucleo-l4r5zi": L4R5(),
     "nucleo-u575zi": U575(),
+    "pico": RP2040,
+    "pico2": RP2350,
     "stm32f4discovery": F4(8 * MHZ, False, False, port=0, tx=2, rx=3, enable=(0x40, 17), apb=1),
     "stm32vldiscovery": F1(),
 }
+
+
+BOOT2 = 256  # bytes of flash before the vector table on the RP2040
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,11 @@ class Image:
     firmware: Firmware
     data: bytes
 
+    def vectors(self) -> tuple[int, int]:
+        """The top of the stack and the address of the first instruction, as the vector table has them."""
+        top, reset = struct.unpack_from("<2I", self.data, BOOT2 if self.board.chip.image == "rp2040" else 0)
+        return top, reset
+
     def symbol(self, name: str) -> int:
         with self.firmware.elf.open("rb") as stream:
             (found,) = ELFFile(stream).get_section_by_name(".symtab").get_symbol_by_name(name)
@@ -58,7 +69,7 @@ class Image:
         """The image, or another of its size, run until it waits for its first byte. `more` answers of registers."""
         sheet = SHEETS[self.board.name]
         chip = Silicon(self.board, data or self.data, {**sheet.answers, **(more or {})}, sheet.resets)
-        chip.start(struct.unpack_from("<2I", chip.image)[1])
+        chip.start(self.vectors()[1])
         return chip
 
 
@@ -91,6 +102,8 @@ def baud(chip: Silicon, clocks: Clocks) -> float:
     uart, base = chip.board.uart, chip.board.uart.address
     if uart.driver in ("stm32", "stm32v2"):
         return clocks.uart * clocks.divider / chip.register(base + (0x08 if uart.driver == "stm32" else 0x0C))
+    if uart.driver == "pl011":
+        return clocks.uart / 16 / (chip.register(base + 0x24) + chip.register(base + 0x28) / 64)
     assert uart.driver == "nrf51"
     return chip.register(base + 0x524) * clocks.uart / 2**32
 
@@ -109,7 +122,7 @@ def test_every_board_that_exists_has_a_sheet() -> None:
 
 def test_vector_table_and_memory_map(image: Image) -> None:
     placement = image.board.placement
-    stack_top, reset = struct.unpack_from("<2I", image.data)
+    stack_top, reset = image.vectors()
     assert stack_top == placement.data.start + image.board.stack_bytes
     assert reset & 1 and placement.code.start < reset < placement.code.start + len(image.data)
     with image.firmware.elf.open("rb") as stream:
@@ -134,6 +147,44 @@ def test_answers_its_first_frames(image: Image) -> None:
     assert hello.model_count == 1
 
 
+def crc32_mpeg2(data: bytes) -> int:
+    """The check of the RP2040's boot ROM (RP2040 Datasheet, 2.8.1.3.1), bit by bit."""
+    crc = 0xFFFF_FFFF
+    for byte in data:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C1_1DB7 if crc >> 31 else 0)) & 0xFFFF_FFFF
+    return crc
+
+
+def test_the_rp2040_boots_by_way_of_its_first_256_bytes(tmp_path: Path) -> None:
+    """As its boot ROM does: checked, copied to the end of RAM, run there; then flash can be read, and main() runs."""
+    assert crc32_mpeg2(b"123456789") == 0x0376_E6E7
+    image = build("pico", tmp_path)
+    crc = crc32_mpeg2(image.data[: BOOT2 - 4])
+    assert image.data[BOOT2 - 4 : BOOT2] == crc.to_bytes(4, "little"), f"CRC in image_rp2040.c must be {crc:#010x}"
+    chip = Silicon(image.board, image.data, RP2040.answers, RP2040.resets)
+    chip.load(0x2004_1F00, image.data[:BOOT2])
+    chip.start(0x2004_1F00)
+    check(image, chip)
+    ssi = [(address - 0x1800_0000, value) for address, value in chip.writes if address < 0x2000_0000]
+    assert ssi[0] == (0x08, 0) and ssi[-1] == (0x08, 1)  # SSIENR: off during changes, then on
+    settings = dict(ssi[1:-1])
+    assert settings.keys() == {0x00, 0x04, 0x14, 0xF4}
+    assert image.board.core_hz / settings[0x14] <= 50 * MHZ and settings[0x14] % 2 == 0  # W25Q16JV: read 03h
+    assert field(settings[0x00], 20, 16) == 31 and field(settings[0x00], 9, 8) == 3 and settings[0x04] == 0
+    spi = settings[0xF4]
+    assert (field(spi, 31, 24), field(spi, 9, 8), field(spi, 5, 2) * 4, field(spi, 1, 0)) == (0x03, 2, 24, 0)
+    assert (0xE000_ED08, 0x1000_0100) in chip.writes  # VTOR
+
+
+def test_the_rp2350_finds_its_image_definition(tmp_path: Path) -> None:
+    """RP2350 Datasheet, 5.9.5.1: five words, somewhere in the first 4 KiB, aligned to words."""
+    data = build("pico2", tmp_path).data
+    block = struct.pack("<5I", 0xFFFF_DED3, 0x1021_0142, 0x0000_01FF, 0, 0xAB12_3579)
+    assert data.count(block) == 1 and data.index(block) % 4 == 0 and data.index(block) + len(block) <= 4096
+
+
 def test_caches_are_emptied_before_they_are_used(image: Image, chip: Silicon) -> None:
     """Cortex-M7: all sets and ways of the data cache by DCISW, the instruction cache by ICIALLU, then CCR.DC and IC."""
     emptied = {value for address, value in chip.writes if address == 0xE000_EF60}
@@ -154,7 +205,7 @@ def test_a_chip_that_does_not_get_ready_starts_all_the_same(image: Image) -> Non
     waits = [(i, step) for i, step in enumerate(image.board.setup, 1) if step.kind == "wait"]
     first = next(i for i, step in waits if step.value and step.register.name != "FLASH_ACR")  # which reads as written
     chip = Silicon(image.board, image.data, patience=10**9)
-    chip.start(struct.unpack_from("<2I", chip.image)[1])
+    chip.start(image.vectors()[1])
     assert chip.word(image.symbol("first_failed")) == first
     assert chip.run(encode(Frame(Command.HELLO, 0, 1, 0, b"seed")))
 

@@ -234,6 +234,7 @@ def soc_parts(board: Board) -> list[str]:
     parts = ["startup", "setup", "boot", "fault", "stack", "idle", "exit"]
     parts += [f"uart_{board.uart.driver}", f"counter_{chip.counter}"]
     parts += ["reset_cause_none" if chip.reset_cause is None else "reset_cause_flags"]
+    parts += [f"image_{chip.image}"] if chip.image is not None else []
     parts += ["caches"] if chip.caches else []
     return parts
 

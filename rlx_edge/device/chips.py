@@ -9,9 +9,10 @@ from pathlib import Path
 from rlx_edge.device.setup import Register, Step, read_registers, read_steps
 from rlx_edge.device.tables import Table
 
-# Each of these is a file of firmware/soc/: counter_COUNTER.c, uart_DRIVER.c.
+# Each of these is a file of firmware/soc/: counter_COUNTER.c, uart_DRIVER.c, image_IMAGE.c.
 COUNTERS = ("systick", "dwt", "nrf51")
-UART_DRIVERS = ("cmsdk", "nrf51", "stm32", "stm32v2")
+UART_DRIVERS = ("cmsdk", "nrf51", "pl011", "stm32", "stm32v2")
+IMAGES = ("rp2040", "rp2350")
 PIN_DRIVERS = ("nrf51",)  # UARTs that take any pins
 FLOAT_ABIS = ("soft", "hard")
 REGION_KINDS = ("flash", "ram")
@@ -75,7 +76,8 @@ class Chip:
     """What is true of a chip on every board. `cpu`, `fpu`, `float_abi` are the names that gcc uses ("none": no FPU).
 
     `manual` names the documents that the addresses come from. `caches`: the core has instruction and data caches
-    (Cortex-M7), which start-up turns on. `setup` comes before the board's own.
+    (Cortex-M7), which start-up turns on. `image` names what the boot ROM wants to find in flash besides a vector table,
+    None where that is all. `setup` comes before the board's own.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Chip:
     float_abi: str
     caches: bool
     counter: str
+    image: str | None
     reset_cause: ResetCause | None
     registers: Mapping[str, Register]
     setup: tuple[Step, ...]
@@ -105,6 +108,7 @@ def load_chip(path: Path) -> Chip:
         float_abi=table.text("float_abi", FLOAT_ABIS),
         caches=table.has("caches") and table.flag("caches"),
         counter=table.text("counter", COUNTERS),
+        image=table.text("image", IMAGES) if table.has("image") else None,
         reset_cause=_reset_cause(table.table("reset_cause")) if table.has("reset_cause") else None,
         registers=registers,
         setup=read_steps(table, registers) if table.has("setup") else (),

@@ -25,7 +25,9 @@ SECTIONS
   .text :
   {{
     __rlx_image_start = .;
+    KEEP(*(.boot2))
     KEEP(*(.vectors))
+    KEEP(*(.image_def))
     *(.text .text.*)
     . = ALIGN(16);
   }} > {code} : code
