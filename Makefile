@@ -6,7 +6,7 @@ READY := .venv/ready
 ORACLE := .venv-oracle/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help setup demo test test-long lint bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage readme clean
+.PHONY: help setup demo test test-long lint bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage boards readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench-calibration  time and memory of calibration (needs ../shared)'
 	@echo 'make fit-costs  the cost model, from measurements of all kernels on all cores'
 	@echo 'make onnx-coverage  docs/onnx-coverage.md, from the node tests of the onnx package'
+	@echo 'make boards     the digits example for every board, and the tables of docs/boards.md'
 	@echo 'make readme     the output of the demo, written into README.md'
 	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
 	@echo 'make clean      remove what was built, but not .venv'
@@ -69,6 +70,9 @@ fit-costs: $(READY)
 
 onnx-coverage: $(READY)
 	PYTHONPATH=tests $(BIN)/python scripts/onnx_coverage.py
+
+boards: $(READY)
+	PYTHONPATH=tests $(BIN)/python scripts/boards_page.py
 
 readme: $(READY)
 	$(BIN)/python scripts/readme.py

@@ -125,12 +125,12 @@ def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulat
         with Link.open(port, board.baud, elf=firmware.elf) as link:
             yield link
         return
+    if board.emulation is None:
+        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
     if not (board.purely_emulated or emulate):
         raise DeviceError(
             f"{board.name}: name the serial port it is on (--port), or run it in the emulator (--emulate)"
         )
-    if board.emulation is None:
-        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
         yield link
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from board_page import PAGE, facts_table, table_of
 
 from rlx_edge.device.boards import DEFAULT_BOARD, board_names, load_board, load_boards, read_board
 from rlx_edge.device.build import soc_parts
@@ -50,6 +51,15 @@ def test_the_readme_counts_the_boards() -> None:
     assert found is not None
     boards = load_boards()
     assert [int(n) for n in found.groups()] == [len(boards), sum(b.emulation is not None for b in boards)]
+
+
+def test_the_page_lists_all_boards() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    boards = load_boards()
+    assert table_of(page, "boards") == facts_table(boards), "run make boards"
+    sizes = dict(re.findall(r"^\| `([^`]+)` \| ([\d,]+) ", table_of(page, "sizes"), re.MULTILINE))
+    assert sizes.keys() == {board.name for board in boards}, "run make boards"
+    assert all(int(sizes[b.name].replace(",", "")) < b.placement.code.bytes for b in boards)
 
 
 def test_every_chip_file_belongs_to_a_board() -> None:

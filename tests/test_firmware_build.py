@@ -279,6 +279,17 @@ def test_the_linker_script_says_where_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize("name", board_names())
+def test_all_boards_build_without_a_warning(tmp_path: Path, name: str) -> None:
+    """The whole parity firmware, for kernels with the toy's: `make boards` builds the digits so."""
+    board = load_board(name)
+    firmware = build_firmware(
+        make_bundle(tmp_path / "bundle"), ["toy"], board, tmp_path / "out", warnings_are_errors=True
+    )
+    assert firmware.board == name
+    assert 1000 < firmware.image_bytes <= board.placement.code.bytes
+
+
+@pytest.mark.parametrize("name", board_names())
 def test_the_soc_sources_compile_without_warnings(tmp_path: Path, name: str) -> None:
     board = load_board(name)
     (tmp_path / "rlx_board.h").write_text(board_header(board))

@@ -75,7 +75,7 @@ class Image:
 
 def build(name: str, folder: Path) -> Image:
     board = load_board(name)
-    firmware = build_firmware(make_bundle(folder / "bundle"), ["toy"], board, folder / "out")
+    firmware = build_firmware(make_bundle(folder / "bundle"), ["toy"], board, folder / "out", warnings_are_errors=True)
     return Image(board, firmware, firmware.binary.read_bytes())
 
 

@@ -72,12 +72,14 @@ def build_firmware(
     *,
     app: str | Path = "parity",
     defines: Mapping[str, str] | None = None,
+    warnings_are_errors: bool = False,
 ) -> Firmware:
     """Builds the image that runs `models` of `bundle` on `board`, into the folder `out`.
 
     `app` names an application of firmware/app/, or is a C file or a folder of them. `defines` are macros for all
-    files. The folder gets firmware.elf, firmware.bin and firmware.map, the same with the link left out (bare.elf,
-    bare.map), every file that was generated on the way, and at last build.json. Equal inputs give equal bytes.
+    files; `warnings_are_errors` for tests. The folder gets firmware.elf, firmware.bin and firmware.map, the same with
+    the link left out (bare.elf, bare.map), every file that was generated on the way, and at last build.json. Equal
+    inputs give equal bytes.
 
     Raises `ToolError` when `out` holds anything but a build, when the compiler is missing or refuses, when a bundle
     lacks a model, and when the image does not fit the board.
@@ -90,7 +92,8 @@ def build_firmware(
 
     common, own = _sources(bundle, models, board, out), _app_sources(application)
     macros = {"RLX_LINK_MAX_PAYLOAD": str(max_payload(board)), **(defines or {})}
-    flags = [*COMMON_FLAGS, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
+    strict = ["-Werror"] if warnings_are_errors else []
+    flags = [*COMMON_FLAGS, *strict, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
     places = [*common, *own, table, bare]
     objects = dict(
