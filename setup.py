@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 DATA = {
     "firmware": ("*.c", "*.h"),
     "boards": ("*.toml",),
-    "examples/digits": ("*.onnx", "*.npz", "README.md"),
+    "examples/digits": ("*.onnx", "*.npz", "*.toml", "README.md"),
 }
 
 

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_has_everything(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    kinds = {"firmware": (".c", ".h"), "boards": (".toml",), "examples/digits": (".onnx", ".npz")}
+    kinds = {"firmware": (".c", ".h"), "boards": (".toml",), "examples/digits": (".onnx", ".npz", ".toml")}
     for folder, suffixes in kinds.items():
         files = {path for path in (ROOT / folder).rglob("*") if path.suffix in suffixes}
         assert files

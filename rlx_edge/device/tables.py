@@ -20,6 +20,7 @@ class Table:
         self._values = values
         self._where = where
         self._read: set[str] = set()
+        self._known: set[str] = set()
 
     @classmethod
     def load(cls, path: Path) -> Table:
@@ -29,6 +30,8 @@ class Table:
             raise DeviceError(f"{path}: cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DeviceError(f"{path.name}: is not valid TOML: {error}") from error
+        except RecursionError as error:
+            raise DeviceError(f"{path.name}: is nested too deep") from error
 
     @property
     def where(self) -> str:
@@ -36,6 +39,7 @@ class Table:
         return self._where
 
     def has(self, key: str) -> bool:
+        self._known.add(key)
         return key in self._values
 
     def text(self, key: str, allowed: Collection[str] = ()) -> str:
@@ -51,6 +55,12 @@ class Table:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self._wrong(key, f"a whole number from {low} to {high}", value)
         return value
+
+    def real(self, key: str, low: float, high: float) -> float:
+        value = self._get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+            raise self._wrong(key, f"a number from {low:g} to {high:g}", value)
+        return float(value)
 
     def flag(self, key: str) -> bool:
         value = self._get(key)
@@ -88,12 +98,13 @@ class Table:
     def done(self) -> None:
         for key in self._values:
             if key not in self._read:
-                near = difflib.get_close_matches(key, self._read, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; known keys: {', '.join(sorted(self._read))}"
+                near = difflib.get_close_matches(key, self._known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; known keys: {', '.join(sorted(self._known))}"
                 raise DeviceError(f"{self._where}: unknown key {key}{hint}")
 
     def _get(self, key: str) -> object:
         self._read.add(key)
+        self._known.add(key)
         if key not in self._values:
             raise DeviceError(f"{self._where}: the key {key} is missing")
         return self._values[key]
