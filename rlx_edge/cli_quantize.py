@@ -26,7 +26,7 @@ from rlx_edge.cli_options import (
     open_model,
     warn,
 )
-from rlx_edge.data import FLOATS_TOO, Data, load_data
+from rlx_edge.data import Data, load_data, preprocess_metadata
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.quant.explain import Explanation, explain
@@ -128,10 +128,7 @@ def quantized(graph: Graph, data: Data, recipe: Recipe, rule: Requant) -> Quanti
     with stages() as shown:
         made = apply_recipe(graph, data, recipe, rule, shown)
     warn(warnings_of(data, made))
-    if data.preprocess:
-        floats = {FLOATS_TOO: "1"} if data.preprocessed_floats else {}
-        return replace(made, graph=made.graph.with_metadata(preprocess=data.preprocess, **floats))
-    return made
+    return replace(made, graph=made.graph.with_metadata(**preprocess_metadata(data)))
 
 
 def warnings_of(data: Data, made: Quantized) -> tuple[str, ...]:

@@ -93,6 +93,13 @@ def load_data(
     return Data(inputs, found, used, tuple(reader.warnings), reader.used_on_floats)
 
 
+def preprocess_metadata(data: Data) -> dict[str, str]:
+    """What a model that is calibrated on these samples stores of how they were preprocessed."""
+    if not data.preprocess:
+        return {}
+    return {"preprocess": data.preprocess, **({FLOATS_TOO: "1"} if data.preprocessed_floats else {})}
+
+
 def _images(folder: Path, graph: Graph, chosen: slice, preprocess: Preprocess | None) -> tuple[dict[str, Array], slice]:
     """The arrays of a folder of images, of which the samples have been picked already."""
     if len(graph.inputs) != 1:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlx_edge import api
-from rlx_edge.data import Data, load_data
+from rlx_edge.data import Data, load_data, preprocess_metadata
 from rlx_edge.device.doctor import check_emulator
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import Progress, is_float
@@ -68,8 +68,7 @@ def _models(wanted: CheckFile, progress: StageProgress, warn: Warn) -> tuple[Gra
     given = _samples(wanted.calibration.data, graph)
     made = apply_recipe(graph, given, effort(wanted.calibration.effort), progress=progress)
     warn((*given.warnings, *made.calibration.warnings))
-    int8 = made.graph if given.preprocess is None else made.graph.with_metadata(preprocess=given.preprocess)
-    return int8, graph
+    return made.graph.with_metadata(**preprocess_metadata(given)), graph
 
 
 def _samples(source: DataSource, graph: Graph, samples: str | None = None) -> Data:
