@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_device import build_bench, running
+from bench_device import Bench, build_bench, running
 from link_device import wait_until
 
 from rlx_edge.device.boards import Board, Emulation, load_board
@@ -64,6 +65,17 @@ def test_the_reason_of_an_early_end_is_kept(firmware: Firmware) -> None:
         bench.exit(3)
         assert emulator.wait_exit(10) == 3
         assert emulator.failure() == "qemu-system-arm for mps2-an386 ended with code 3: it said nothing"
+
+
+def test_without_semihosting_a_program_has_no_calls_into_this_computer(firmware: Firmware) -> None:
+    """Not even the one that ends the emulator: it is a fault, as on hardware without a debugger."""
+    with Emulator(BOARD, firmware.elf, semihosting=False) as emulator:
+        bench = Bench(emulator.port)
+        record = bench.fault(b"X" + struct.pack("<I", 3))
+        assert firmware.binary.read_bytes()[record.pc :].startswith(b"\xab\xbe")  # bkpt 0xab
+        bench.wake()
+        assert emulator.failure() == ""
+        bench.close()
 
 
 def test_the_end_of_qemu_explains_a_lost_port(firmware: Firmware) -> None:

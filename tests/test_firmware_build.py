@@ -44,6 +44,16 @@ def test_equal_inputs_give_equal_bytes_wherever_they_lie(tmp_path: Path, monkeyp
     assert str(tmp_path).encode() not in one.elf.read_bytes()
 
 
+def test_objects_can_have_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is compiled anew, into it, and the user's cache is not looked at."""
+    monkeypatch.setenv("RLX_EDGE_CACHE", str(tmp_path / "cache"))
+    bundle = make_bundle(tmp_path / "bundle")
+    one = build_firmware(bundle, ["toy"], BOARD, tmp_path / "one", objects=tmp_path / "objects")
+    assert not (tmp_path / "cache").exists()
+    assert len(list((tmp_path / "objects").glob("*.o"))) > 10
+    assert build_firmware(bundle, ["toy"], BOARD, tmp_path / "two").elf.read_bytes() == one.elf.read_bytes()
+
+
 def test_the_image_is_what_its_facts_say(tmp_path: Path) -> None:
     firmware = build_bench(tmp_path, BOARD)
     image = firmware.binary.read_bytes()
@@ -94,6 +104,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Firmware:
         ("image_bytes", True),
         ("image_crc32", "abc"),
         ("image_sha256", {}),
+        ("compiler", 1),
         ("sizes", 3),
         ("sizes", {"flash_bytes": 1}),
     ],

@@ -11,6 +11,7 @@ from link_device import HostDevice
 
 from rlx_edge.device.link import Link
 from rlx_edge.device.parity import Difference, ExpectedFirmware, run_parity
+from rlx_edge.device.protocol import TensorInfo
 from rlx_edge.errors import DataError, DeviceError
 
 Tensors = Mapping[str, np.ndarray]
@@ -70,6 +71,24 @@ def test_taps_compare_every_tensor_with_every_engine(link: Link) -> None:
     assert result.exact
     assert result.compared_bytes == 2 * 3 * (1500 + 1500 + 8)
     assert {(row.engine, row.tensor) for row in result.rows} == {(e, t) for e in "ab" for t in ("t0", "t1", "out")}
+
+
+def test_what_is_compared_can_be_observed(link: Link) -> None:
+    """In the order of samples and steps, as the device gave it."""
+    seen, expected = [], []
+    chain = Chain()
+
+    def engine(sample: Tensors) -> dict[str, np.ndarray]:
+        tensors = chain(sample)
+        expected.extend((name, tensors[name].tobytes()) for name in ("t0", "t1", "out"))
+        return tensors
+
+    def observe(tensor: TensorInfo, got: np.ndarray) -> None:
+        seen.append((tensor.name, got.tobytes()))
+
+    run_parity(link, "chain", inputs(2), {"numpy": engine}, taps=True, observe=observe)
+    assert len(seen) == 6
+    assert seen == expected
 
 
 def test_tensors_that_no_engine_knows_are_named(link: Link) -> None:

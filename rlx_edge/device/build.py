@@ -51,7 +51,8 @@ class FirmwareSizes:
 
 @dataclass(frozen=True)
 class Firmware:
-    """A finished build. `image_crc32` is over the bytes in flash, which the device can check for itself."""
+    """A finished build, by a compiler of that version. `image_crc32` is over the bytes in flash, which the device can
+    check for itself."""
 
     elf: Path
     binary: Path
@@ -61,6 +62,7 @@ class Firmware:
     image_bytes: int
     image_crc32: int
     image_sha256: str
+    compiler: str
     sizes: FirmwareSizes
 
 
@@ -72,14 +74,15 @@ def build_firmware(
     *,
     app: str | Path = "parity",
     defines: Mapping[str, str] | None = None,
+    objects: Path | None = None,
     warnings_are_errors: bool = False,
 ) -> Firmware:
     """Builds the image that runs `models` of `bundle` on `board`, into the folder `out`.
 
-    `app` names an application of firmware/app/, or is a C file or a folder of them. `defines` are macros for all
-    files; `warnings_are_errors` for tests. The folder gets firmware.elf, firmware.bin and firmware.map, the same with
-    the link left out (bare.elf, bare.map), every file that was generated on the way, and at last build.json. Equal
-    inputs give equal bytes.
+    `app` names an application of firmware/app/, or is a C file or a folder of them. `defines` are macros for all files;
+    `objects` is a folder for compiled files in place of the user's cache; `warnings_are_errors` is for tests. The folder
+    `out` gets firmware.elf, firmware.bin and firmware.map, the same with the link left out (bare.elf, bare.map), every
+    file that was generated on the way, and at last build.json. Equal inputs give equal bytes.
 
     Raises `ToolError` when `out` holds anything but a build, when the compiler is missing or refuses, when a bundle
     lacks a model, and when the image does not fit the board.
@@ -96,12 +99,11 @@ def build_firmware(
     flags = [*COMMON_FLAGS, *strict, *chip_flags(board.chip), *(f"-D{key}={text}" for key, text in macros.items())]
     table, bare = Place(out / "rlx_app_models.c", "rlx_app_models.c"), Place(out / "bare_main.c", "bare_main.c")
     places = [*common, *own, table, bare]
-    objects = dict(
-        zip(places, compile_units(compiler, places, flags, _includes(bundle, application, out)), strict=True)
-    )
+    units = compile_units(compiler, places, flags, _includes(bundle, application, out), objects)
+    made = dict(zip(places, units, strict=True))
 
-    elf = _link(compiler, [objects[p] for p in (*common, *own, table)], board, out / "firmware.elf")
-    bare_elf = _link(compiler, [objects[p] for p in (*common, bare)], board, out / "bare.elf")
+    elf = _link(compiler, [made[p] for p in (*common, *own, table)], board, out / "firmware.elf")
+    bare_elf = _link(compiler, [made[p] for p in (*common, bare)], board, out / "bare.elf")
     return _finish(out, elf, bare_elf, board, application.path.stem, models, compiler)
 
 
@@ -184,6 +186,7 @@ def _read_firmware(out: Path, facts: dict[str, Any]) -> Firmware:
         image_bytes=_fact(facts, "image_bytes", int),
         image_crc32=_fact(facts, "image_crc32", int),
         image_sha256=_fact(facts, "image_sha256", str),
+        compiler=_fact(facts, "compiler", str),
         sizes=FirmwareSizes(**{field.name: _fact(sizes, field.name, int) for field in fields(FirmwareSizes)}),
     )
 
@@ -208,9 +211,8 @@ def _check_bundle(bundle: Path, models: Sequence[str]) -> None:
         raise ToolError(f"{bundle}: is not a bundle (rlx/rlx.h is missing); generate it first")
 
 
-def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
-    """Makes the folder, no longer a finished build, and the sources that are generated."""
-    claim_build_folder(out)
+def generated_files(board: Board, models: Sequence[str]) -> dict[str, str]:
+    """What a build writes for the compiler and the linker, by name in its folder."""
     files = {
         "rlx_board.h": board_header(board),
         "rlx_app_models.c": model_table(models),
@@ -219,9 +221,15 @@ def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
     }
     if board.setup:
         files[SETUP_FILE] = board_setup(board)
+    return files
+
+
+def _prepare(out: Path, board: Board, models: Sequence[str]) -> None:
+    """Makes the folder, no longer a finished build, and the sources that are generated."""
+    claim_build_folder(out)
     try:
         (out / BUILD_FILE).unlink(missing_ok=True)
-        for name, text in files.items():
+        for name, text in generated_files(board, models).items():
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise _not_writable(out, error) from error
@@ -327,9 +335,10 @@ def _finish(
         image_bytes=len(image),
         image_crc32=zlib.crc32(image),
         image_sha256=hashlib.sha256(image).hexdigest(),
+        compiler=compiler.version,
         sizes=_sizes(image_sizes(elf), image_sizes(bare_elf)),
     )
-    facts = {"schema": SCHEMA, **asdict(firmware), "elf": elf.name, "binary": binary.name, "compiler": compiler.version}
+    facts = {"schema": SCHEMA, **asdict(firmware), "elf": elf.name, "binary": binary.name}
     with replacing(out / BUILD_FILE) as file:
         file.write((json.dumps(facts, indent=2) + "\n").encode())
     return firmware

@@ -51,14 +51,22 @@ class Emulator:
 
     `elf`: the image, or None to start with empty memory (then flash it through gdb). `icount`: run with a clock that
     counts instructions, for profiles. `gdb`: offer a gdb server at `gdb_target`. `halted`: wait for gdb before the
-    first instruction.
+    first instruction. `semihosting`: let the program end the emulator; it can then also open files of this computer, so
+    that an image of somebody else's is run without.
 
     Entering raises `ToolError` when QEMU is missing, does not know the machine, or ends at once. So does leaving with a
     `DeviceError` whose cause is that QEMU has ended.
     """
 
     def __init__(
-        self, board: Board, elf: Path | None, *, icount: bool = False, gdb: bool = False, halted: bool = False
+        self,
+        board: Board,
+        elf: Path | None,
+        *,
+        icount: bool = False,
+        gdb: bool = False,
+        halted: bool = False,
+        semihosting: bool = True,
     ) -> None:
         self.board = board
         self.port = ""
@@ -67,6 +75,7 @@ class Emulator:
         self._icount = icount
         self._gdb = gdb
         self._halted = halted
+        self._semihosting = semihosting
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -150,7 +159,9 @@ class Emulator:
                 f"{QEMU} is not there: install it (Debian: apt-get install --no-install-recommends qemu-system-arm)"
             )
         command = [qemu, "-M", emulation.machine, *emulation.args, "-display", "none", "-monitor", "none"]
-        command += ["-semihosting-config", "enable=on,target=native", "-serial", "pty"]
+        command += ["-serial", "pty"]
+        if self._semihosting:
+            command += ["-semihosting-config", "enable=on,target=native"]
         if self._elf is not None:
             _check_image(self._elf)
             command += ["-kernel", str(self._elf)]

@@ -20,6 +20,7 @@ from rlx_edge.errors import DataError, DeviceError
 Array = npt.NDArray[Any]
 Sample = Mapping[str, Array]
 Engine = Callable[[Sample], Mapping[str, Array]]
+Observe = Callable[[TensorInfo, Array], None]
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,14 @@ def run_parity(
     taps: bool = False,
     firmware: ExpectedFirmware | None = None,
     progress: Callable[[int, int], None] | None = None,
+    observe: Observe | None = None,
 ) -> ParityResult:
     """Runs every sample on the device and compares the outputs, or with `taps` every tensor, with all engines'.
 
     inputs: one array per model input, by name: [N, ...] of the input's dtype, each sample with as many elements as the
     tensor. An engine gets `{name: array[i]}` and returns tensors by name: the outputs at least, the others as far as it
-    knows them. progress(done, total) is called after each sample. On a difference in the outputs, the sample is run
-    again step by step to find the first tensor that parts.
+    knows them. progress(done, total) is called after each sample, observe(tensor, values) with all that is compared.
+    On a difference in the outputs, the sample is run again step by step to find the first tensor that parts.
     Raises DataError for inputs that do not fit, DeviceError for wrong firmware and for trouble on the link.
     """
     device = link.hello()
@@ -147,6 +149,8 @@ def run_parity(
         _require_outputs(model, expected)
         for tensor, got in _tensors(link, model, sample, taps=taps):
             _compare(tally, expected, index, tensor, got)
+            if observe is not None:
+                observe(tensor, got)
         if progress is not None:
             progress(index + 1, samples)
     parted = None if tally.first is None else _first_parted(link, model, inputs, engines, tally.first.sample)

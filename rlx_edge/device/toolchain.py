@@ -92,14 +92,19 @@ def cache_dir() -> Path:
 
 
 def compile_units(
-    compiler: Compiler, sources: Sequence[Place], flags: Sequence[str], includes: Sequence[Place]
+    compiler: Compiler,
+    sources: Sequence[Place],
+    flags: Sequence[str],
+    includes: Sequence[Place],
+    objects: Path | None = None,
 ) -> list[Path]:
     """Compiles each C file, or finds it in the cache: objects by the content of source, headers, flags and compiler.
+    The cache is the user's, or the folder `objects`.
 
     Headers are those in the folders of `includes` and those beside the sources.
     Returns the objects in the order of the sources. Raises `ToolError` with the compiler's first error line.
     """
-    folder = _objects_folder()
+    folder = _objects_folder(objects or cache_dir() / "objects")
     common = hashlib.sha256("\0".join([compiler.version, *flags]).encode())
     beside = [Place(source.path.parent, str(PurePosixPath(source.shown_as).parent)) for source in sources]
     folders = {place.path: place for place in (*beside, *includes)}
@@ -120,8 +125,7 @@ def compile_units(
         return list(pool.map(one, sources))
 
 
-def _objects_folder() -> Path:
-    folder = cache_dir() / "objects"
+def _objects_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
