@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from rlx_edge import api
+from rlx_edge.certificate.facts import statement
+from rlx_edge.certificate.issue import certify
 from rlx_edge.cgen.bundle import is_bundle
 from rlx_edge.cgen.options import DEFAULT, Optimize, Options
 from rlx_edge.cgen.text import identifier, suggest_identifier
@@ -33,6 +35,7 @@ from rlx_edge.cli_options import (
     StackBudget,
     Taps,
     check_import,
+    check_suffix,
     load_int8,
     open_model,
     warn,
@@ -47,6 +50,7 @@ from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import is_float
 from rlx_edge.errors import DeviceError, EdgeError, ToolError
+from rlx_edge.files import replacing
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.report import cost_tables, tables
@@ -96,15 +100,31 @@ def parity(
     preprocess: Preprocessing = None,
     emulate: Emulate = False,
     taps: Taps = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="where equality is stored as a .zip to verify later", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare the device with host C and the reference, bit by bit. Exits with 1 on any difference."""
     if not folder.is_dir():
         raise EdgeError(f"there is no folder {folder}")
+    if certificate is not None:
+        check_suffix(certificate, ".zip")
     models = api.open_models(folder)
     given = load_data(data, api.pick(models, model).plan.graph, samples=samples, preprocess=preprocess)
-    result = _parity(folder, given, model, port, emulate, taps)
-    _finish_parity(result, json)
+    if certificate is None:
+        _finish_parity(_parity(folder, given, model, port, emulate, taps), json)
+        return
+    with progress("parity") as report:
+        result, sealed = certify(folder, given, model=model, port=port, emulate=emulate, taps=taps, progress=report)
+    if sealed is None:
+        note("no certificate was written")
+    else:
+        with replacing(certificate) as file:
+            file.write(sealed)
+    _finish_parity(result, json, {"certificate": None if sealed is None else str(certificate)})
+    note(f"wrote {certificate}: {statement(result.inputs)}")
 
 
 def _parity(folder: Path, data: Data, model: str | None, port: str | None, emulate: bool, taps: bool) -> ParityResult:

@@ -193,6 +193,11 @@ def _manifest(folder: Path) -> dict[str, str]:
     return files
 
 
+def bundle_files(folder: Path) -> tuple[str, ...]:
+    """The files of a bundle by their path in it, its list among them. Raises EdgeError for a damaged list."""
+    return (MANIFEST, *_manifest(folder))
+
+
 def open_bundle(folder: Path) -> tuple[BundledModel, ...]:
     """The models of a bundle on disk. Raises EdgeError when the folder is none, or a file was changed since."""
     if not is_bundle(folder):

@@ -60,6 +60,11 @@ def compile_shared(sources: Sequence[Path], includes: Sequence[Path], flags: Seq
     return library
 
 
+def host_compiler_version() -> str:
+    """The first line of the compiler's --version. Raises ToolError when there is none."""
+    return _version(host_compiler()).partition("\n")[0].strip()
+
+
 @cache
 def _version(compiler: str) -> str:
     return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout

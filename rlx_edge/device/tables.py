@@ -74,6 +74,10 @@ class Table:
             raise self._wrong(key, "a list of texts", value)
         return tuple(value)
 
+    def names(self) -> tuple[str, ...]:
+        """What there is to read, where the keys are names of somebody's choice."""
+        return tuple(self._values)
+
     def table(self, key: str) -> Table:
         value = self._get(key)
         if not isinstance(value, dict):

@@ -1,0 +1,1 @@
+"""Certificates of parity: all that a comparison rests on in one zip file, and what can be checked of it later."""
