@@ -80,9 +80,9 @@ def build_firmware(
     """Builds the image that runs `models` of `bundle` on `board`, into the folder `out`.
 
     `app` names an application of firmware/app/, or is a C file or a folder of them. `defines` are macros for all files;
-    `objects` is a folder for compiled files in place of the user's cache; `warnings_are_errors` is for tests. The folder
-    `out` gets firmware.elf, firmware.bin and firmware.map, the same with the link left out (bare.elf, bare.map), every
-    file that was generated on the way, and at last build.json. Equal inputs give equal bytes.
+    `objects` is a folder for compiled files in place of the user's cache; `warnings_are_errors` is for tests. The
+    folder `out` gets firmware.elf, firmware.bin and firmware.map, the same with the link left out (bare.elf,
+    bare.map), every file that was generated on the way, and at last build.json. Equal inputs give equal bytes.
 
     Raises `ToolError` when `out` holds anything but a build, when the compiler is missing or refuses, when a bundle
     lacks a model, and when the image does not fit the board.
