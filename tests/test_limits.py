@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
 from command import good, refused, rlx_edge
 
+from rlx_edge.device.boards import load_board
 from rlx_edge.errors import EdgeError
 from rlx_edge.limits.file import read_check_file
 from rlx_edge.limits.finding import Bound, Finding, apart
@@ -162,6 +164,18 @@ def test_a_bad_file_is_refused(folder: Path, text: str, says: str) -> None:
     with pytest.raises(EdgeError, match=says) as refusal:
         read_check_file(written(folder, text))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("limit", ['parity = "0:1"', "stack_bytes = 1", "instructions = 1"])
+def test_a_board_without_emulator_has_limits_of_memory_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    silicon = replace(load_board("microbit"), emulation=None)
+    monkeypatch.setattr("rlx_edge.limits.file.load_board", lambda name: silicon)
+    memory = MODEL + DATA + "[boards.microbit]\nflash_bytes = 1\nram_bytes = 1\n"
+    assert read_check_file(written(folder, memory)).boards[0].board is silicon
+    with pytest.raises(EdgeError, match=rf"no emulator runs this board, so {limit.split()[0]} cannot be measured here"):
+        read_check_file(written(folder, memory + limit + "\n"))
 
 
 @pytest.mark.parametrize(
