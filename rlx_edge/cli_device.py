@@ -1,4 +1,4 @@
-"""Commands on boards: build, parity, profile, deploy, boards, doctor, demo."""
+"""Commands on boards: build, parity, profile, deploy, doctor, demo."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rlx_edge.cli_options import (
 from rlx_edge.cli_quantize import Effort, deployable
 from rlx_edge.data import Data, load_data
 from rlx_edge.demo import Demo
-from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board, load_boards
+from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, check_build_folder
 from rlx_edge.device.doctor import check_emulator, run_checks
 from rlx_edge.device.parity import ParityResult
@@ -251,21 +251,6 @@ def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, e
     find_compiler()
     if out_dir is not None:
         check_build_folder(out_dir)
-
-
-def boards(json: Json = False) -> None:
-    """The boards that firmware can be built for."""
-    found = load_boards()
-    if json:
-        print_json("boards", {"boards": [tables.board_facts(board) for board in found]})
-        return
-    rows = [(b.name, b.chip.cpu, b.placement.code.bytes, b.placement.data.bytes, tables.board_state(b)) for b in found]
-    out.print(tables.table("boards", ("board", "core", "flash", "RAM", "runs in"), rows))
-    if any(board.hardware and not board.hardware_tested for board in found):
-        out.print("untested: no such board was at hand; how its image was checked says docs/boards.md", soft_wrap=True)
-    for board in found:
-        if board.wiring is not None:
-            out.print(f"{board.name}: {board.wiring}", soft_wrap=True)
 
 
 def doctor() -> None:

@@ -94,7 +94,7 @@ def test_inline_commands_exist() -> None:
     """`rlx-edge NAME` in a sentence names a command."""
     known = typer.main.get_command(app).commands
     for page in PAGES:
-        for name in re.findall(rf"`{COMMAND} ([a-z]+)", page.read_text(encoding="utf-8")):
+        for name in re.findall(rf"`{COMMAND} ([a-z-]+)", page.read_text(encoding="utf-8")):
             assert name in known, f"{page.name}: {COMMAND} {name}"
 
 

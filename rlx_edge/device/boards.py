@@ -1,8 +1,13 @@
-"""Boards as data: boards/*.toml, one file a board, each naming its chip in boards/chips/."""
+"""Boards as data: boards/*.toml, one file a board, each naming its chip in boards/chips/.
+
+The user's own folder, laid out the same way, is searched before the one that comes with rlx-edge.
+"""
 
 from __future__ import annotations
 
 import difflib
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +17,7 @@ from rlx_edge.device.tables import Table
 from rlx_edge.errors import DeviceError
 from rlx_edge.resources import boards_dir
 
+BOARDS_VARIABLE = "RLX_EDGE_BOARDS"
 DEFAULT_BOARD = "mps2-an386"
 FLASH_METHODS = ("gdb",)
 
@@ -76,9 +82,27 @@ class Board:
         return not self.hardware
 
 
+def own_boards_dir() -> Path:
+    """The user's folder of boards, which may be missing: RLX_EDGE_BOARDS, or rlx-edge/boards in the config folder."""
+    chosen = os.environ.get(BOARDS_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "rlx-edge" / "boards"
+
+
+def board_dirs() -> tuple[Path, ...]:
+    """Folders of board files, in the order in which they are searched."""
+    return own_boards_dir(), boards_dir()
+
+
+def chip_dirs() -> tuple[Path, ...]:
+    """Folders of chip files, in the order in which they are searched."""
+    return tuple(folder / "chips" for folder in board_dirs())
+
+
 def board_names() -> list[str]:
     """Names of all boards, sorted."""
-    return sorted(path.stem for path in boards_dir().glob("*.toml"))
+    return sorted({path.stem for folder in board_dirs() for path in folder.glob("*.toml")})
 
 
 def load_boards() -> list[Board]:
@@ -86,20 +110,29 @@ def load_boards() -> list[Board]:
     return [load_board(name) for name in board_names()]
 
 
-def load_board(name: str = DEFAULT_BOARD) -> Board:
-    """The board of this name. Raises `DeviceError` for an unknown name (it lists the known ones) or a bad file."""
+def board_file(name: str) -> Path:
+    """The file of the board of this name. Raises `DeviceError` for an unknown one, listing the known ones."""
     known = board_names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DeviceError(f"unknown board {name}{hint}; known boards: {', '.join(known)}")
-    return read_board(boards_dir() / f"{name}.toml", boards_dir() / "chips")
+    files = (folder / f"{name}.toml" for folder in board_dirs())
+    return next(file for file in files if file.is_file())
 
 
-def read_board(path: Path, chips: Path) -> Board:
-    """Reads a board file, and its chip's file from the folder `chips`. Raises `DeviceError` on a bad file."""
+def load_board(name: str = DEFAULT_BOARD) -> Board:
+    """The board of this name. Raises `DeviceError` for an unknown name (it lists the known ones) or a bad file."""
+    return read_board(board_file(name), *chip_dirs())
+
+
+def read_board(path: Path, *chips: Path) -> Board:
+    """Reads a board file, and its chip's file from the first folder of `chips` that has it.
+
+    Raises `DeviceError` on a bad file.
+    """
     table = Table.load(path)
-    chip = _find_chip(path, table.text("chip"), chips)
+    chip = find_chip(path.name, table.text("chip"), chips)
     clock, link = table.table("clock"), table.table("link")
     board = Board(
         name=path.stem,
@@ -126,12 +159,13 @@ def read_board(path: Path, chips: Path) -> Board:
     return board
 
 
-def _find_chip(path: Path, name: str, chips: Path) -> Chip:
-    chip_file = chips / f"{name}.toml"
-    if not chip_file.is_file():
-        known = ", ".join(sorted(file.stem for file in chips.glob("*.toml")))
-        raise DeviceError(f"{path.name}: unknown chip {name}; known chips: {known}")
-    return load_chip(chip_file)
+def find_chip(where: str, name: str, folders: Sequence[Path]) -> Chip:
+    """The chip of this name, from the first folder that has it. `where` names who asks, in errors."""
+    for folder in folders:
+        if (folder / f"{name}.toml").is_file():
+            return load_chip(folder / f"{name}.toml")
+    known = ", ".join(sorted({file.stem for folder in folders for file in folder.glob("*.toml")}))
+    raise DeviceError(f"{where}: unknown chip {name}; known chips: {known}")
 
 
 def _placement(where: str, table: Table, chip: Chip) -> Placement:
