@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -73,8 +73,9 @@ class Image:
         return chip
 
 
-def build(name: str, folder: Path) -> Image:
+def build(name: str, folder: Path, baud: int | None = None) -> Image:
     board = load_board(name)
+    board = replace(board, baud=baud or board.baud)
     firmware = build_firmware(make_bundle(folder / "bundle"), ["toy"], board, folder / "out", warnings_are_errors=True)
     return Image(board, firmware, firmware.binary.read_bytes())
 
@@ -134,6 +135,13 @@ def test_vector_table_and_memory_map(image: Image) -> None:
 
 def test_registers_hold_what_the_manuals_allow(image: Image, chip: Silicon) -> None:
     check(image, chip)
+
+
+@pytest.mark.parametrize("name", [board.name for board in HARDWARE])
+def test_a_fast_line_is_within_a_percent(name: str, tmp_path: Path) -> None:
+    image = build(name, tmp_path, 921_600)
+    chip = image.started()
+    assert abs(baud(chip, SHEETS[name].check(chip)) / 921_600 - 1) < 0.01
 
 
 def test_answers_its_first_frames(image: Image) -> None:
