@@ -75,11 +75,18 @@ def build(
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
     firmware = _build(load_int8(model), model, board, name, out_dir, options)
     _print_sizes(firmware, json)
+    _note_untested(load_board(board))
 
 
 def _build(graph: Graph, path: Path, board: str, name: str | None, out_dir: Path, options: Options) -> Firmware:
     in_c = identifier(name or suggest_identifier(path.name))
     return api.build({in_c: graph}, load_board(board), out_dir, options=options)
+
+
+def _note_untested(board: Board) -> None:
+    """Said where firmware for a real board is made, until somebody has run it on one."""
+    if board.hardware and not board.hardware_tested:
+        note(f"{board.name} is untested: no such board was at hand; docs/boards.md says how its image was checked")
 
 
 def _print_sizes(firmware: Firmware, json: bool) -> None:
@@ -215,6 +222,8 @@ def deploy(
     """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
     _check_before_deploy(load_board(board), out_dir, port, emulate)
+    if port is not None:
+        _note_untested(load_board(board))
     graph = open_model(model, dims)
     checks = None
     if check or is_float(graph):

@@ -167,6 +167,21 @@ def test_narrow_tables_keep_their_first_column(columns: int) -> None:
     assert "board-of-some-length" in shown.get()
 
 
+def test_a_board_that_nobody_has_tested_is_called_so(made: Path, tmp_path: Path) -> None:
+    """In the list, and where firmware is built; what needs an emulator says that none runs it."""
+    assert "board (untested)" in good("boards")
+    facts = {board["name"]: board for board in json.loads(good("boards", "--json"))["boards"]}
+    assert facts["pico"]["hardware"] and not facts["pico"]["hardware_tested"] and not facts["pico"]["emulated"]
+    assert "GP0 (TX)" in facts["pico"]["wiring"]
+    done = rlx_edge("build", made / "digits.rlx", "--board", "pico", "-o", tmp_path / "build")
+    assert done.returncode == 0
+    assert "pico is untested: no such board was at hand" in done.stderr
+    assert refused("profile", tmp_path / "build").startswith("pico: no emulator runs this board")
+    assert "name its serial port (--port)" in refused("parity", tmp_path / "build", "--data", HELD_OUT)
+    emulated = rlx_edge("build", made / "digits.rlx", "-o", tmp_path / "emulated")
+    assert "untested" not in emulated.stderr
+
+
 def test_json(made: Path) -> None:
     """The keys that scripts rely on."""
     model = made / "digits.rlx"

@@ -152,7 +152,9 @@ class Emulator:
     def _command(self) -> list[str]:
         emulation = self.board.emulation
         if emulation is None:
-            raise ToolError(f"{self.board.name} has no emulator; connect the board")
+            raise ToolError(
+                f"{self.board.name}: no emulator runs this board; `rlx-edge boards` lists those that run in one"
+            )
         qemu = shutil.which(QEMU)
         if qemu is None:
             raise ToolError(
