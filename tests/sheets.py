@@ -1,4 +1,5 @@
-"""What the manuals say, written without a look at the board files: limits, resets, and what a register's bits mean.
+"""What the manuals say of a chip: limits, values after reset, what a register's bits mean; in Hz and pins, where board
+files have words. One hand wrote both, from the same reading of the manuals.
 
 Each sheet has `resets` (register -> value after reset), `answers` (what a register reads, given what it holds and the
 chip) and `check(chip)`, which reads clocks and pins back from the registers, asserts that they are within the limits,
