@@ -96,7 +96,8 @@ def encode(
     pointers = [add(_bytes(call.constants[name].values)) for name in call.kernel.pointers]
     views: list[tuple[int, int, int, int]] = []
     initial = NONE
-    scratch = add(bytes(call.scratch)) if call.kernel.scratch else NONE
+    room = call.scratch if y1 - y0 != 1 or call.row_scratch is None else call.row_scratch
+    scratch = add(bytes(room)) if call.kernel.scratch else NONE
     for index, view in enumerate(call.inputs):
         data = _base_bytes(graph, view, values)
         if index == 0 and in_place:

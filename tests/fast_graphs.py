@@ -7,12 +7,14 @@ and vary what packing and tiling depend on: channels, kernel sizes, widths, bord
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 from op_graphs import activation, clamps, output_scale, params, pool_graphs, scales, seeds, weight_values, zero_points
 
+from rlx_edge.cgen.plan import Call
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph, GraphBuilder, QuantParams, Requant, real_multipliers
 from rlx_edge.ir.ops import Binary, BinaryOp, Layout, QConv2d, QMatMul
@@ -22,6 +24,8 @@ Draw = Callable[[st.SearchStrategy], object]
 
 channels = st.one_of(st.integers(1, 9), st.sampled_from([4, 8, 12, 16, 20, 32]))
 rules = st.sampled_from([Requant.TFLM, Requant.TFLITE_REF])
+SMALL = (6, 9)
+"""By how much an image may be higher and wider than a kernel."""
 
 
 def clamp(out: QuantParams) -> st.SearchStrategy[tuple[int, int] | None]:
@@ -46,19 +50,32 @@ def conv(draw: Draw) -> Graph:
 
 @st.composite
 def depthwise(draw: Draw) -> Graph:
-    """QConv2d of a channel each."""
+    """QConv2d of a channel each; some images have few channels, but lines or columns that are cut into parts."""
     kernel = draw(st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 1), (2, 2), (1, 3), (3, 1), (5, 5)]))
-    groups = draw(st.one_of(st.integers(2, 9), st.sampled_from([4, 8, 12, 16, 20])))
     multiplier = draw(st.sampled_from([1, 1, 1, 1, 2]))
-    return _conv(draw, kernel, groups, groups * multiplier, groups)
+    larger = draw(st.sampled_from([SMALL, SMALL, SMALL, (4, 90), (90, 4), (20, 24)]))
+    many = st.one_of(st.integers(2, 9), st.sampled_from([4, 8, 12, 16, 20]))
+    groups = draw(many if larger == SMALL else st.integers(2, 5))
+    return _conv(draw, kernel, groups, groups * multiplier, groups, larger)
 
 
-def _conv(draw: Draw, kernel: tuple[int, int], in_c: int, out_c: int, groups: int) -> Graph:
+def in_bands(draw: Draw, call: Call) -> Call:
+    """The call, sometimes in smaller bands than the generator would choose, of a kernel that goes through them."""
+    p = call.params
+    name = "band" if "band" in p else "tile_w" if p.get("along_y") else "tile_h"
+    if name not in p or draw(st.booleans()):
+        return call
+    return replace(call, params={**p, name: draw(st.integers(1, p[name]))})
+
+
+def _conv(
+    draw: Draw, kernel: tuple[int, int], in_c: int, out_c: int, groups: int, larger: tuple[int, int] = SMALL
+) -> Graph:
     stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (2, 1), (3, 3)]))
     padding = tuple(draw(st.integers(0, kernel[i % 2] - 1 if kernel[i % 2] < 4 else 4)) for i in range(4))
     size = [
         draw(st.integers(max(1, k - padding[i] - padding[i + 2]), k + limit))
-        for i, (k, limit) in enumerate(zip(kernel, (6, 9), strict=True))
+        for i, (k, limit) in enumerate(zip(kernel, larger, strict=True))
     ]
     builder = GraphBuilder("conv")
     x_quant, weight_scales, weight_quant = _scales(draw, out_c, axis=0)

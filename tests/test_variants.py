@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cases import HostCases, encode
-from fast_graphs import STRATEGIES, extreme_inputs, joined
+from fast_graphs import STRATEGIES, extreme_inputs, in_bands, joined
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from op_graphs import random_inputs, seeds
@@ -61,7 +61,7 @@ def test_twin_equals_reference(variant: Variant, host_cases: HostCases) -> None:
             assert call.kernel in variant.kernels and call.proof and call.work(1)
             y0 = data.draw(st.integers(0, call.rows))
             y1 = data.draw(st.one_of(st.integers(y0, call.rows), st.just(call.rows)))
-            case = encode(graph, call, values, y0, y1)
+            case = encode(graph, in_bands(data.draw, call), values, y0, y1)
             assert host_cases.run(case.data) == case.expected
             if call.kernel.in_place and isinstance(call.inputs[0].base, int):
                 case = encode(graph, call, values, y0, y1, in_place=True)
@@ -131,7 +131,7 @@ def test_twin_reads_a_ring_of_rows(variant: Variant, host_cases: HostCases) -> N
         y0 = call.rows - 1
         first = max(0, y0 * p["stride_h"] - p["pad_top"])
         ring = max(1, min(p["in_h"] - first, p["in_h"]), min(p["k_h"], p["in_h"]))
-        case = encode(graph, call, values, y0, call.rows, ring=ring)
+        case = encode(graph, in_bands(data.draw, call), values, y0, call.rows, ring=ring)
         assert host_cases.run(case.data) == case.expected
 
     check()

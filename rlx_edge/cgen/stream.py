@@ -63,13 +63,16 @@ def parts_of(graph: Graph, node: int, call: Call) -> list[tuple[Call, int]]:
 
 
 def _layer(call: Call, tensor: int) -> Layer | None:
-    if call.kernel.order is None:
+    order = call.kernel.order
+    if order is None:
         return None
+    if call.row_scratch is not None:
+        call = replace(call, scratch=call.row_scratch)
     operands = {k: view for k, view in enumerate(call.inputs) if isinstance(view.base, int)}
     rows: dict[int, list[tuple[int, int]]] = {k: [] for k in operands}
     firsts: dict[int, list[int]] = {k: [] for k in operands}
     for y in range(call.rows):
-        made = call.kernel.order(replace(call, first_row=y, rows=y + 1))
+        made = order(replace(call, first_row=y, rows=y + 1))
         written = made.operands == OUTPUT
         pitch = call.output.pitch
         if not written.any() or made.firsts[written].min() < y * pitch or made.ends[written].max() > (y + 1) * pitch:

@@ -106,8 +106,10 @@ def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
     def work(rows: int) -> dict[str, int]:
         return tiling.of_rows(rows).counts | {"clamped": clamped * rows}
 
+    facts = constants, tiling.scratch, work, w.text
+    row_scratch = tiling.of_rows(1).scratch
     return tuple(
-        Call(DEPTHWISE, params, (source,), target, out_h, constants, tiling.scratch, work, w.text)
+        Call(DEPTHWISE, params, (source,), target, out_h, *facts, row_scratch=row_scratch)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 

@@ -114,8 +114,10 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     def work(rows: int) -> dict[str, int]:
         return _work(lines.of_rows(rows), params, modes, scales)
 
+    facts = constants, lines.scratch, work, proof
+    row_scratch = lines.of_rows(1).scratch
     return tuple(
-        Call(DEPTHWISE, params, (source,), target, node.type.shape[1], constants, lines.scratch, work, proof)
+        Call(DEPTHWISE, params, (source,), target, node.type.shape[1], *facts, row_scratch=row_scratch)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 
