@@ -26,7 +26,7 @@ MODES: Mapping[str, Options] = {
     "size": Options(optimize="size"),
     "smallest RAM": Options(ram_budget=0),
 }
-LESS_RAM: Mapping[str, int] = {"digits": 2_400, "kws": 6_900, "ic": 18_400, "vww": 31_900}
+LESS_RAM: Mapping[str, int] = {"digits": 2_400, "kws": 6_900, "ic": 18_400, "vww": 29_970}
 """Arenas that stages of fast kernels can keep to, for the mode `less RAM`; ad has nothing to run row by row."""
 
 
