@@ -63,7 +63,7 @@ def main() -> None:
         if error.format_message():  # empty where a bare `rlx-edge` has printed its help
             asked = getattr(getattr(error, "ctx", None), "command_path", "rlx-edge")
             said = error.format_message().replace("Value error, ", "")
-            note(f"rlx-edge: {said} See {asked} --help")
+            note(f"rlx-edge: {said.rstrip('.')}. See {asked} --help")
     except OSError as error:
         note(f"rlx-edge: {error.filename or ''}: {error.strerror or error}")
     sys.exit(2)

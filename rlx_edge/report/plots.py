@@ -102,7 +102,9 @@ def plot_arena(plan: Plan, path: Path | str) -> None:
     axes.set_ylabel("bytes from the arena's start")
     axes.legend(handles=[Patch(color=color, label=kind) for kind, color in ARENA.items()], frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"arena, step by step: {plan.arena_bytes:,} bytes", fontsize=10, color=INK)
+    figure.suptitle(
+        f"arena, step by step: {plan.arena_bytes:,} bytes (darker: memory that two share)", fontsize=10, color=INK
+    )
     _save(figure, path)
 
 
