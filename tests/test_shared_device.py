@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +53,9 @@ IMAGES = (
     Image("mps2-an386", PUBLIC, SIZE),
     Image("mps2-an386", ("kws", "ic", "vww"), SMALLEST),
 )
-ALL_MODES = tuple(
-    Image(board, (name,), options) for board in BIG_BOARDS for options in (SPEED, SIZE, SMALLEST) for name in PUBLIC
+ALL_MODES = (
+    *(Image(board, (name,), options) for board in BIG_BOARDS for options in (SPEED, SIZE, SMALLEST) for name in PUBLIC),
+    *(replace(image, options=options) for image in IMAGES if image.options == DEFAULT for options in (SPEED, SIZE)),
 )
 
 
