@@ -20,7 +20,9 @@ class Nrf:
     rx: int
     cache: bool  # nRF52: NVMC.ICACHECNF
 
-    resets = {}  # noqa: RUF012
+    @property
+    def resets(self) -> dict[int, int]:
+        return {}
 
     @property
     def answers(self) -> dict[int, Answer]:

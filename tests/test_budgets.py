@@ -22,6 +22,7 @@ from rlx_edge.device.memory import check_memory
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import Graph
 from rlx_edge.ir.ops import Concat
+from rlx_edge.report.plots import plot_arena
 
 M4 = get_target("cortex-m4")
 
@@ -194,3 +195,15 @@ def test_the_stack_of_steps_of_several_calls_is_bounded(board: str, tmp_path: Pa
         plan = make_plan(graph, get_target(load_board(board).chip.cpu), options)
         assert max(len(step.calls) for step in plan.steps) >= 4
         assert api.profile(tmp_path, name).stack_bytes <= plan.stack_bytes, name
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_models_are_shown_as_text(tmp_path: Path) -> None:
+    maker = ModelMaker('model\n\x1b[31m"<x>$*/', 1)
+    made = maker.conv(maker.input((1, 6, 6, 2)), 3, name="a*/\n#error\x1b[31m $x_{")
+    graph = maker.builder.build([maker.conv(made, 3, name="b")])
+    api.save(graph, tmp_path / "m.rlx")
+    shown = good("inspect", tmp_path / "m.rlx", "--target", "cortex-m4", "--ram-budget", "0")
+    assert "\x1b" not in shown and "model\\n\\x1b[31m" in shown
+    pytest.importorskip("matplotlib")
+    plot_arena(make_plan(graph, M4), tmp_path / "arena.svg")

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlx_edge.cgen.memory import placed
 from rlx_edge.cgen.plan import Plan
+from rlx_edge.device.device_text import printable
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.files import check_place, replacing
 from rlx_edge.quant.explain import Explanation
@@ -130,5 +131,5 @@ def _finite(db: float) -> float:
 
 def _label(name: str) -> str:
     """The end of a name, which tells layers apart."""
-    plain = name.rsplit(";", 1)[-1].replace("$", r"\$")
+    plain = printable(name.rsplit(";", 1)[-1]).replace("$", r"\$")
     return plain if len(plain) <= LABEL_WIDTH else "..." + plain[-(LABEL_WIDTH - 3) :]

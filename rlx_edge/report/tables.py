@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import FirmwareSizes
+from rlx_edge.device.device_text import printable
 from rlx_edge.device.doctor import Check
 from rlx_edge.device.parity import ParityResult
 from rlx_edge.ir import Graph, Node
@@ -23,7 +24,7 @@ NARROWEST_NAME = 20
 
 def short(name: str) -> str:
     """A name that fits a column: of several joined by semicolons (TFLite's fused tensors) the last, and its end."""
-    plain = "".join(c if c.isprintable() else "?" for c in name.rsplit(";", 1)[-1] or name)
+    plain = printable(name.rsplit(";", 1)[-1] or name)
     return escape(plain if len(plain) <= NAME_WIDTH else "…" + plain[-(NAME_WIDTH - 1) :])
 
 
@@ -44,7 +45,7 @@ def table(
     In a narrow terminal the first column is broken beyond its first `narrowest` characters, others at spaces; figures
     never.
     """
-    made = Table(title=title, title_justify="left", show_footer=bool(total), header_style="bold")
+    made = Table(title=printable(title), title_justify="left", show_footer=bool(total), header_style="bold")
     cells = [tuple(map(_cell, row)) for row in rows]
     last = tuple(map(_cell, total)) or ("",) * len(columns)
     for index, column in enumerate(columns):
