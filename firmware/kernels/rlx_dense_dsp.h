@@ -78,9 +78,7 @@ typedef struct {
 #define RLX_DENSE_SCALE "ldm lr!, {r8, r9, r10}\n\t"
 #define RLX_DENSE_STORE(acc) "strb " acc ", [r12]\n\tadd r12, r12, r10, asr #8\n\t"
 #endif
-#define RLX_DENSE_REQUANTIZE(acc) \
-    "add r11, r9, " acc ", asr #31\n\tsmmlar " acc ", " acc ", r8, r11\n\t" \
-    "asr " acc ", " acc ", r10\n\tssat " acc ", #8, " acc "\n\t" RLX_DENSE_STORE(acc)
+#define RLX_DENSE_REQUANTIZE(acc) RLX_DSP_REQUANTIZE(acc) RLX_DENSE_STORE(acc)
 
 static RLX_NAKED void rlx_dense_multiply(const rlx_dense_product_t *g __attribute__((unused)))
 {

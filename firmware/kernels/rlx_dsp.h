@@ -39,6 +39,11 @@
 #define RLX_DSP_QUOTED(x) #x
 #define RLX_DSP_TEXT(x) RLX_DSP_QUOTED(x)
 
+/* The requantization as above, for assembly: of twice the accumulator, with r8, r9, r10 = m, K, e and r11 for t. */
+#define RLX_DSP_REQUANTIZE(acc) \
+    "add r11, r9, " acc ", asr #31\n\tsmmlar " acc ", " acc ", r8, r11\n\t" \
+    "asr " acc ", " acc ", r10\n\tssat " acc ", #8, " acc "\n\t"
+
 /* The requantization as above; e is the low byte of e_word. */
 static inline int8_t rlx_dsp_requantize(int32_t acc, int32_t m, int32_t k, int32_t e_word)
 {

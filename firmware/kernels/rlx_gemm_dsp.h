@@ -83,9 +83,7 @@ static inline int32_t rlx_gemm_skip(int32_t steps)
 #define RLX_GEMM_TWICE_D(acc) "asr " acc ", " acc ", #7\n\t"
 #endif
 
-#define RLX_GEMM_REQUANTIZE(acc, address) \
-    "add r11, r9, " acc ", asr #31\n\tsmmlar " acc ", " acc ", r8, r11\n\tasr " acc ", " acc ", r10\n\t" \
-    "ssat " acc ", #8, " acc "\n\tstrb " acc ", " address "\n\t"
+#define RLX_GEMM_REQUANTIZE(acc, address) RLX_DSP_REQUANTIZE(acc) "strb " acc ", " address "\n\t"
 #define RLX_GEMM_REQUANTIZE_C(acc, address) RLX_GEMM_TWICE_C(acc) RLX_GEMM_REQUANTIZE(acc, address)
 #define RLX_GEMM_REQUANTIZE_D(acc, address) RLX_GEMM_TWICE_D(acc) RLX_GEMM_REQUANTIZE(acc, address)
 
