@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from rlx_edge.device.link import Link
 from rlx_edge.device.memory import check_memory
 from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
+from rlx_edge.device.scope import Scope, find_layer
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import Progress, is_float, predict
 from rlx_edge.errors import DeviceError, EdgeError
@@ -142,23 +144,31 @@ def parity(
     model: str | None = None,
     port: str | None = None,
     emulate: bool = False,
-    taps: bool = False,
+    layers: bool = False,
+    until: str | None = None,
+    layer: str | None = None,
     progress: Progress | None = None,
 ) -> ParityResult:
     """Send samples to the device of a build and compare what it computes with host C and with the reference.
 
     `folder` may also be a bundle, for firmware of somebody's own with the link in it; then `port` is needed. With
-    `taps` every tensor is compared, else the outputs; after a difference the first tensor that parts is sought.
+    `layers` every tensor is compared, else the outputs; `until` names the last tensor to compare, `layer` a single one.
+    After a difference the first tensor that parts is sought.
     """
     folder = Path(folder)
     models = open_models(folder)
     bundled = pick(models, model)
     firmware = None if is_bundle(folder) else load_firmware(folder)
     expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32 if firmware else None)
-    names = short_names(bundled.plan.tensors)
+    names = short_names(bundled.plan.all_tensors)
     inputs = {names[name]: values for name, values in data.inputs.items()}
+    until, layer = (name and find_layer(bundled.plan.all_tensors, names, name) for name in (until, layer))
+    scope = Scope(layers, until, layer)
     with _connect_any(firmware, port, emulate) as link:
-        return run_parity(link, bundled.name, inputs, engines(bundled), taps=taps, firmware=expected, progress=progress)
+        result = run_parity(
+            link, bundled.name, inputs, engines(bundled), scope=scope, firmware=expected, progress=progress
+        )
+    return replace(result, stands_for={names[t.name]: t.sources for t in bundled.plan.all_tensors})
 
 
 @contextmanager
@@ -182,7 +192,7 @@ class _Engine:
     def __init__(self, bundled: BundledModel, host: bool) -> None:
         self._plan = bundled.plan
         self._host = HostModel(bundled) if host else None
-        self._names = short_names(bundled.plan.tensors)
+        self._names = short_names(bundled.plan.all_tensors)
 
     def __call__(self, sample: Sample) -> Mapping[str, Array]:
         inputs = {

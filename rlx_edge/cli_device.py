@@ -24,8 +24,10 @@ from rlx_edge.cli_options import (
     Emulate,
     FlashBudget,
     Json,
+    Layers,
     Model,
     Name,
+    OneLayer,
     OptimizeFor,
     Output,
     Port,
@@ -33,7 +35,7 @@ from rlx_edge.cli_options import (
     RamBudget,
     Samples,
     StackBudget,
-    Taps,
+    Until,
     check_import,
     check_suffix,
     load_int8,
@@ -41,7 +43,7 @@ from rlx_edge.cli_options import (
     warn,
 )
 from rlx_edge.cli_quantize import Effort, deployable
-from rlx_edge.data import Data, load_data
+from rlx_edge.data import load_data
 from rlx_edge.demo import Demo
 from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, check_build_folder
@@ -55,6 +57,7 @@ from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, out, print_json, progress, say
+from rlx_edge.report.parity_tables import parity_facts, parity_table, parity_verdict
 
 MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
 BUILD_ONLY_MODEL = Annotated[str | None, typer.Option("--model", help="which model, when the build holds several")]
@@ -106,7 +109,9 @@ def parity(
     samples: Samples = "0:8",
     preprocess: Preprocessing = None,
     emulate: Emulate = False,
-    taps: Taps = False,
+    layers: Layers = False,
+    until: Until = None,
+    layer: OneLayer = None,
     certificate: Annotated[
         Path | None,
         typer.Option("--certificate", help="where equality is stored as a .zip to verify later", show_default=False),
@@ -118,13 +123,27 @@ def parity(
         raise EdgeError(f"there is no folder {folder}")
     if certificate is not None:
         check_suffix(certificate, ".zip")
+        if until is not None or layer is not None:
+            raise EdgeError("a certificate states what all layers, or the outputs, gave: leave out --until and --layer")
     models = api.open_models(folder)
     given = load_data(data, api.pick(models, model).plan.graph, samples=samples, preprocess=preprocess)
     if certificate is None:
-        _finish_parity(_parity(folder, given, model, port, emulate, taps), json)
+        with progress("parity") as report:
+            result = api.parity(
+                folder,
+                given,
+                model=model,
+                port=port,
+                emulate=emulate,
+                layers=layers,
+                until=until,
+                layer=layer,
+                progress=report,
+            )
+        _finish_parity(result, json)
         return
     with progress("parity") as report:
-        result, sealed = certify(folder, given, model=model, port=port, emulate=emulate, taps=taps, progress=report)
+        result, sealed = certify(folder, given, model=model, port=port, emulate=emulate, layers=layers, progress=report)
     if sealed is None:
         note("no certificate was written")
     else:
@@ -134,26 +153,12 @@ def parity(
     note(f"wrote {certificate}: {statement(result.inputs)}")
 
 
-def _parity(folder: Path, data: Data, model: str | None, port: str | None, emulate: bool, taps: bool) -> ParityResult:
-    with progress("parity") as report:
-        made = api.parity(folder, data, model=model, port=port, emulate=emulate, taps=taps, progress=report)
-    plan = api.pick(api.open_models(folder), model).plan
-    within = sum(len(step.lines) for step in plan.steps)
-    if taps and within:
-        there = f"{tables.counted(within, 'tensor')} within row-by-row stages"
-        note(f"{there} cannot be read back, as only some rows exist at a time; what follows them was compared")
-    return made
-
-
 def _finish_parity(result: ParityResult, json: bool, more: dict[str, Any] | None = None) -> None:
     if json:
-        keys = ("board", "inputs", "compared_bytes", "differing_bytes", "exact")
-        first = result.first_parted or result.first_difference
-        facts = {key: getattr(result, key) for key in keys} | {"first_difference": str(first) if first else None}
-        print_json("parity", facts | (more or {}))
+        print_json("parity", {**parity_facts(result), **(more or {})})
     else:
-        out.print(tables.parity_table(result))
-        say(tables.parity_verdict(result))
+        out.print(parity_table(result))
+        say(parity_verdict(result))
     if not result.exact:
         raise typer.Exit(1)
 
@@ -210,7 +215,7 @@ def deploy(
     out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep the build in this folder")] = None,
     port: Port = None,
     emulate: Emulate = False,
-    taps: Taps = False,
+    layers: Layers = False,
     dims: Dims = None,
     check: CheckImport = False,
     optimize: OptimizeFor = Optimize.BALANCED,
@@ -242,7 +247,8 @@ def deploy(
         else:
             in_c = firmware.models[0]
             note(f"wrote {firmware.elf}; the int8 model is {folder / BUNDLE / in_c / in_c}.rlx")
-        result = _parity(folder, given, None, port, emulate, taps)
+        with progress("parity") as report:
+            result = api.parity(folder, given, port=port, emulate=emulate, layers=layers, progress=report)
         more = {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes}
         _finish_parity(result, json, more if checks is None else more | {"checks": checks})
 

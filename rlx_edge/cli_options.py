@@ -39,7 +39,11 @@ Engine = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object instead of text")]
 Port = Annotated[str | None, typer.Option("--port", help="serial port, or a pyserial URL such as socket://host:1")]
 Emulate = Annotated[bool, typer.Option("--emulate", help="run a board that one can buy in the emulator")]
-Taps = Annotated[bool, typer.Option("--taps", help="compare every tensor, not only the outputs")]
+Layers = Annotated[bool, typer.Option("--layers", help="compare every tensor, not only the outputs")]
+Until = Annotated[
+    str | None, typer.Option("--until", help="compare every tensor up to this one, named as in the source model")
+]
+OneLayer = Annotated[str | None, typer.Option("--layer", help="compare this tensor only")]
 Dims = Annotated[
     list[str] | None, typer.Option("--dim", help="size of a symbolic axis of an ONNX model, as NAME=SIZE; repeatable")
 ]

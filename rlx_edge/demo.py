@@ -24,6 +24,7 @@ from rlx_edge.quant.quantize import apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, effort
 from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import progress, stages
+from rlx_edge.report.parity_tables import parity_verdict
 from rlx_edge.report.pictures import BLOCKS, PLAIN, side_by_side
 from rlx_edge.resources import digits_dir
 
@@ -118,11 +119,11 @@ class Demo:
         emulate = "" if self.board.purely_emulated else " --emulate"
         self._step(
             f"{PARITY_SAMPLES} images sent over the serial line; every tensor read back, and compared byte by byte",
-            f"rlx-edge parity {BUILD} --data {HELD_OUT} --samples 0:{PARITY_SAMPLES} --taps{emulate}",
+            f"rlx-edge parity {BUILD} --data {HELD_OUT} --samples 0:{PARITY_SAMPLES} --layers{emulate}",
         )
         samples = Data(given.batch(0, PARITY_SAMPLES))
         with progress("parity") as report:
-            result = api.parity(self.folder / BUILD, samples, taps=True, emulate=True, progress=report)
+            result = api.parity(self.folder / BUILD, samples, layers=True, emulate=True, progress=report)
         for engine in dict.fromkeys(row.engine for row in result.rows):
             rows = [row for row in result.rows if row.engine == engine]
             compared, differing = sum(r.compared_bytes for r in rows), sum(r.differing_bytes for r in rows)
@@ -156,7 +157,7 @@ class Demo:
     def _verdict(self, result: ParityResult, firmware: Firmware, before: Evaluation, after: Evaluation) -> None:
         self.out.print()
         self._say(
-            f"{tables.parity_verdict(result)}; {after.value:.1%} right in int8, {before.value:.1%} in float; "
+            f"{parity_verdict(result)}; {after.value:.1%} right in int8, {before.value:.1%} in float; "
             f"{firmware.sizes.flash_bytes:,} bytes of flash; {time.monotonic() - self.started:.0f} s"
         )
 

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     good("quantize", MODEL, "--data", digits_dir() / "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
     good("build", "digits.rlx", "-o", "build", cwd=folder)
-    good("parity", "build", "--data", DATA, *SAMPLES, "--taps", "--certificate", "digits.zip", cwd=folder)
+    good("parity", "build", "--data", DATA, *SAMPLES, "--layers", "--certificate", "digits.zip", cwd=folder)
     return folder
 
 
@@ -110,7 +110,7 @@ def test_the_same_content_gives_the_same_bytes(made: Path, whole: bytes, tmp_pat
     """Built, run and certified once more, in another place."""
     shutil.copy(made / "digits.rlx", tmp_path)
     good("build", "digits.rlx", "-o", "another place", cwd=tmp_path)
-    asked = ("--data", DATA, *SAMPLES, "--taps", "--certificate", "again.zip")
+    asked = ("--data", DATA, *SAMPLES, "--layers", "--certificate", "again.zip")
     facts = json.loads(good("parity", "another place", *asked, "--json", cwd=tmp_path))
     assert facts["certificate"] == "again.zip" and facts["exact"] is True
     assert (tmp_path / "again.zip").read_bytes() == whole
@@ -311,7 +311,7 @@ def test_certificate_from_a_port(made: Path, tmp_path: Path) -> None:
         good("parity", made / "build", "--data", DATA, *SAMPLES, "--port", emulator.port, "--certificate", out)
     facts = read_certificate(read_file(out).members[CERTIFICATE])
     assert facts.where.emulated and "emulator" not in facts.tools
-    assert not facts.taps
+    assert not facts.layers
     assert [tensor.tensor for tensor in facts.tensors] == ["probabilities"]
     assert len(facts.not_compared) == 10 and "stem_relu" in facts.not_compared
     assert verify(read_file(out)).good

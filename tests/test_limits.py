@@ -48,7 +48,7 @@ def test_the_example_reads_as_documented() -> None:
     assert found.limits.keys() == {"top1", "top1_loss"}
     (board,) = found.boards
     assert board.limits.keys() == {"flash_bytes", "ram_bytes", "stack_bytes", "instructions"}
-    assert board.parity == "0:4" and board.taps
+    assert board.parity == "0:4" and board.layers
 
 
 def test_the_documented_keys_are_those_that_are_read(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_limits_that_are_broken(folder: Path) -> None:
         ),
         (MODEL + BOARD + "ram_bytes = -1\n", r"ram_bytes must be a whole number from 0 to"),
         (MODEL + BOARD + "ram_bytes = 1.5\n", r"ram_bytes must be a whole number from 0 to .*, found 1.5"),
-        (MODEL + BOARD + "taps = true\n", r'taps says what parity compares: add parity = "0:8", say'),
+        (MODEL + BOARD + "layers = true\n", r'layers says what parity compares: add parity = "0:8", say'),
         (MODEL + BOARD + 'parity = "all"\n' + DATA, r"samples 'all': write start:stop:step, as in 0:256:2"),
         (MODEL + BOARD + 'parity = "0:4"\n', r"\[data\] is missing"),
         (MODEL + BOARD + 'optimize = "fast"\n', r"optimize must be one of balanced, size, speed, found 'fast'"),

@@ -18,6 +18,7 @@ from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import FaultError, NoAnswerError
 from rlx_edge.device.parity import ExpectedFirmware, run_parity
+from rlx_edge.device.scope import LAYERS, Scope
 from rlx_edge.errors import DeviceError
 from rlx_edge.resources import firmware_dir
 
@@ -94,16 +95,16 @@ def test_the_device_checks_its_own_image(device: Device) -> None:
     assert hello.count_hz > 0
 
 
-@pytest.mark.parametrize("taps", [False, True])
-def test_parity_is_exact(device: Device, taps: bool) -> None:
+@pytest.mark.parametrize("layers", [False, True])
+def test_parity_is_exact(device: Device, layers: bool) -> None:
     expected = ExpectedFirmware({"probe": PROBE_HASH}, device.firmware.image_crc32)
     device.link.hello()
     inputs = probe_inputs(device.link)
-    result = run_parity(device.link, "probe", inputs, {"numpy": reference}, taps=taps, firmware=expected)
+    result = run_parity(device.link, "probe", inputs, {"numpy": reference}, scope=Scope(layers), firmware=expected)
     size = inputs["data"].nbytes
     assert result.exact
     assert result.board == device.name
-    assert result.compared_bytes == (2 * size + 2 if taps else size)
+    assert result.compared_bytes == (2 * size + 2 if layers else size)
 
 
 def test_a_stale_firmware_is_refused(device: Device) -> None:
@@ -166,7 +167,7 @@ def test_a_bad_line_changes_nothing(build: Build, kind: str) -> None:
             with Link.open(wire.port, 4_000_000, timeout=10, on_text=lambda line: None) as link:
                 link.hello()
                 wire.line = bad = BadLine(kind, seed=4, rarity=20)
-                assert run_parity(link, "probe", probe_inputs(link, 2), {"numpy": reference}, taps=True).exact
+                assert run_parity(link, "probe", probe_inputs(link, 2), {"numpy": reference}, scope=LAYERS).exact
                 assert bad.damaged > 0
         finally:
             wire.close()

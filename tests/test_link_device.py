@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from link_device import HostDevice
 
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import RefusedError
-from rlx_edge.device.protocol import Command, Status
+from rlx_edge.device.protocol import Command, ModelInfo, Status, TensorInfo
 from rlx_edge.errors import DataError, DeviceError
 
 IMAGE = bytes((i * 7 + 3) & 0xFF for i in range(100_000))
@@ -53,10 +54,10 @@ def refusal(call: object, *arguments: object) -> RefusedError:
 def test_hello_tells_about_the_device(link: Link) -> None:
     hello = link.hello()
     assert hello.device == "host"
-    assert hello.version == 1
+    assert hello.version == 2
     assert hello.max_payload in (128, 1024)
     assert hello.reset_reason == 1
-    assert hello.model_count == 5
+    assert hello.model_count == 6
     assert (hello.image_bytes, hello.image_crc) == (len(IMAGE), zlib.crc32(IMAGE))
     assert hello.count_hz == 1_000_000_000
 
@@ -110,6 +111,68 @@ def test_every_tensor_can_be_read_after_its_step(link: Link) -> None:
     assert refusal(link.read_tensor, chain, chain.tensors[2]).status is Status.NOT_READY
     link.run(chain)  # the rest
     assert link.read_outputs(chain)["out"][0] == expected["out"]
+
+
+def rows_tensors(x: np.ndarray) -> dict[str, np.ndarray]:
+    inner = x + np.int8(1)
+    joined = inner + np.concatenate([np.zeros((1, 8), np.int8), inner[:-1]])
+    return {"inner": inner, "joined": joined, "total": joined.sum(dtype=np.int32)[None]}
+
+
+def rows_model(link: Link) -> tuple[ModelInfo, dict[str, TensorInfo], np.ndarray]:
+    rows = link.model("rows")
+    x = np.random.default_rng(5).integers(-128, 128, (4, 8), dtype=np.int8)
+    link.write_inputs(rows, {"x": x})
+    return rows, {tensor.name: tensor for tensor in rows.tensors}, x
+
+
+def test_a_stage_shows_each_row_before_it_is_overwritten(link: Link) -> None:
+    rows, tensors, x = rows_model(link)
+    expected = rows_tensors(x)
+    stage, last = link.layers(rows)
+    assert (stage.op, stage.rows, last.rows) == ("Stage", 8, 0)
+    assert (tensors["inner"].rows, tensors["joined"].rows) == (4, 0)
+    made = link.step_rows(rows, stage)
+    np.testing.assert_array_equal(made[tensors["inner"].index], expected["inner"])
+    np.testing.assert_array_equal(link.read_tensor(rows, tensors["joined"]), expected["joined"])
+    assert refusal(link.read_tensor, rows, tensors["inner"]).status is Status.NOT_READY
+    link.step(rows, 1)
+    np.testing.assert_array_equal(link.read_tensor(rows, tensors["total"]), expected["total"])
+
+
+def test_a_run_finishes_a_stage_that_was_begun(link: Link) -> None:
+    rows, tensors, x = rows_model(link)
+    stage = replace(link.layers(rows)[0], rows=3)
+    link.step_rows(rows, stage)
+    assert refusal(link.step_rows, rows, stage).status is Status.BAD_STEP
+    assert refusal(link.read_tensor, rows, tensors["joined"]).status is Status.NOT_READY
+    link.run(rows)
+    np.testing.assert_array_equal(link.read_outputs(rows)["total"], rows_tensors(x)["total"])
+
+
+def test_only_stages_run_by_rows(link: Link) -> None:
+    chain = link.model("chain")
+    link.write_inputs(chain, chain_inputs())
+    assert refusal(link.step_rows, chain, replace(link.layers(chain)[0], rows=1)).status is Status.BAD_STEP
+    link.step(chain, 0)
+
+
+def test_what_lies_in_a_tensors_place_can_be_read(link: Link) -> None:
+    chain = link.model("chain")
+    inputs = chain_inputs()
+    link.write_inputs(chain, inputs)
+    link.step(chain, 0)
+    link.step(chain, 1)
+    t0 = chain.tensors[2]
+    assert refusal(link.read_tensor, chain, t0).status is Status.NOT_READY
+    np.testing.assert_array_equal(link.read_tensor(chain, t0, as_it_is=True), chain_tensors(inputs)["t0"])
+
+
+def test_the_firmware_in_flash_can_be_read(link: Link) -> None:
+    link.hello()
+    assert link.read_image(98_000, 2_000) == IMAGE[98_000:]
+    assert refusal(link.read_image, 99_999, 2).status is Status.BAD_RANGE
+    assert refusal(link.read_image, 0xFFFFFFFF, 1).status is Status.BAD_RANGE
 
 
 def test_a_run_uses_up_its_input(link: Link) -> None:
@@ -217,7 +280,7 @@ def test_a_model_that_needs_more_arena_is_refused(link: Link) -> None:
 @pytest.mark.parametrize(
     ("command", "payload", "status"),
     [
-        ("MODEL", b"\x05", Status.BAD_MODEL),
+        ("MODEL", b"\x06", Status.BAD_MODEL),
         ("MODEL", b"", Status.BAD_LENGTH),
         ("TENSOR", b"\x00\x00\x05\x00", Status.BAD_TENSOR),
         ("TENSOR", b"\xff\x00\x00\x00", Status.BAD_MODEL),

@@ -83,14 +83,14 @@ def test_text_is_printed_with_its_origin(device: HostDevice, capsys: pytest.Capt
 def test_another_protocol_version_is_told(device: HostDevice) -> None:
     reader = FrameReader()
 
-    def version_two(to_device: bool, data: bytes) -> list[bytes]:
+    def version_nine(to_device: bool, data: bytes) -> list[bytes]:
         if to_device:
             return [data]
         frames = [item for item in reader.feed(data) if isinstance(item, Frame)]
-        return [encode(replace(frame, payload=b"\x02\x00" + frame.payload[2:])) for frame in frames]
+        return [encode(replace(frame, payload=b"\x09\x00" + frame.payload[2:])) for frame in frames]
 
-    device.wire.line = version_two
-    with Link.open(device.port, 1_000_000) as link, pytest.raises(DeviceError, match="speaks protocol version 2, this"):
+    device.wire.line = version_nine
+    with Link.open(device.port, 1_000_000) as link, pytest.raises(DeviceError, match="speaks protocol version 9, this"):
         link.hello()
 
 

@@ -44,7 +44,7 @@ def own_elf(bundle: Path) -> Path:
 def test_parity_with_ones_own_firmware(bundle: Path, own_elf: Path) -> None:
     data = Data(samples(tiny_model(), 5))
     with Emulator(load_board("mps2-an386"), own_elf) as emulator:
-        result = api.parity(bundle, data, port=emulator.port, taps=True)
+        result = api.parity(bundle, data, port=emulator.port, layers=True)
     assert result.exact
     assert (result.board, result.inputs) == ("my-own-board", 5)
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from link_device import HostDevice
 
+from rlx_edge.device.compare import Difference
 from rlx_edge.device.link import Link
-from rlx_edge.device.parity import Difference, ExpectedFirmware, run_parity
+from rlx_edge.device.parity import ExpectedFirmware, run_parity
 from rlx_edge.device.protocol import TensorInfo
+from rlx_edge.device.scope import LAYERS
 from rlx_edge.errors import DataError, DeviceError
 
 Tensors = Mapping[str, np.ndarray]
@@ -66,8 +68,8 @@ def test_equal_outputs_are_exact(link: Link) -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_taps_compare_every_tensor_with_every_engine(link: Link) -> None:
-    result = run_parity(link, "chain", inputs(), {"a": Chain(), "b": Chain()}, taps=True)
+def test_layers_compare_every_tensor_with_every_engine(link: Link) -> None:
+    result = run_parity(link, "chain", inputs(), {"a": Chain(), "b": Chain()}, scope=LAYERS)
     assert result.exact
     assert result.compared_bytes == 2 * 3 * (1500 + 1500 + 8)
     assert {(row.engine, row.tensor) for row in result.rows} == {(e, t) for e in "ab" for t in ("t0", "t1", "out")}
@@ -86,21 +88,21 @@ def test_what_is_compared_can_be_observed(link: Link) -> None:
     def observe(tensor: TensorInfo, got: np.ndarray) -> None:
         seen.append((tensor.name, got.tobytes()))
 
-    run_parity(link, "chain", inputs(2), {"numpy": engine}, taps=True, observe=observe)
+    run_parity(link, "chain", inputs(2), {"numpy": engine}, scope=LAYERS, observe=observe)
     assert len(seen) == 6
     assert seen == expected
 
 
 def test_tensors_that_no_engine_knows_are_named(link: Link) -> None:
     chain = Chain()
-    result = run_parity(link, "chain", inputs(), {"numpy": lambda sample: {"out": chain(sample)["out"]}}, taps=True)
+    result = run_parity(link, "chain", inputs(), {"numpy": lambda sample: {"out": chain(sample)["out"]}}, scope=LAYERS)
     assert result.exact
     assert result.skipped == ("t0", "t1")
 
 
 def test_a_wrong_tensor_is_found_at_its_first_element(link: Link) -> None:
     data = inputs()
-    result = run_parity(link, "chain", data, {"good": Chain(), "bad": Chain("t1")}, taps=True)
+    result = run_parity(link, "chain", data, {"good": Chain(), "bad": Chain("t1")}, scope=LAYERS)
     got = int((data["x"][1, 0, 7] + data["b"][1, 0]) * np.int8(3))
     expected = Difference("bad", 1, "t1", (0, 7), expected=got ^ 1, got=got)
     assert not result.exact
@@ -110,7 +112,7 @@ def test_a_wrong_tensor_is_found_at_its_first_element(link: Link) -> None:
 
 
 def test_a_wrong_output_is_traced_to_the_first_tensor_that_parts(link: Link) -> None:
-    """Without taps only the output is seen to differ; the sample is run again, step by step."""
+    """Without layers only the output is seen to differ; the sample is run again, step by step."""
 
     class Wrong(Chain):
         def __call__(self, sample: Tensors) -> dict[str, np.ndarray]:

@@ -97,7 +97,7 @@ def check_parity(image: Image, tmp_path: Path) -> None:
 def test_every_tensor_of_kws(tmp_path: Path) -> None:
     graph = shared_model("kws")
     api.build({"kws": graph}, load_board("mps2-an386"), tmp_path)
-    result = api.parity(tmp_path, shared_data("kws", graph), taps=True)
+    result = api.parity(tmp_path, shared_data("kws", graph), layers=True)
     computed = sum(node.type.bytes for node in graph.nodes if node.inputs)
     assert result.exact
     assert result.compared_bytes >= 2 * 8 * computed

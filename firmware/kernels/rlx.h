@@ -12,7 +12,7 @@
 
 /* Bumped whenever a struct or a signature in this file changes. A generated model names the version that it was
  * made for and refuses any other, so that a mixed bundle fails at compile time. */
-#define RLX_API_VERSION 1
+#define RLX_API_VERSION 2
 
 #if defined(__cplusplus)
 #define RLX_ALIGNAS(n) alignas(n)
@@ -39,6 +39,7 @@ static inline int8_t *rlx_row(rlx_view_t view, int32_t y)
 typedef enum { RLX_S8 = 1, RLX_S32 = 2, RLX_F32 = 3 } rlx_dtype_t;
 
 #define RLX_NO_STEP 0xFFFFFFFFu
+#define RLX_NO_TENSOR 0xFFFFu
 #define RLX_MAX_RANK 6
 
 /* A tensor of a generated model, as it lies in the arena while it lives. */
@@ -61,6 +62,26 @@ typedef struct {
     uint32_t macs;    /* multiply-accumulates */
 } rlx_layer_t;
 
+/* ---- Stages ----------------------------------------------------------------------------------------------- */
+
+/* What a layer of a stage makes: a tensor of which only some rows exist at a time. Row y lies at the tensor's offset +
+ * (y % ring) * pitch. */
+typedef struct {
+    uint16_t tensor; /* index in the model's tensors[]; RLX_NO_TENSOR for a running sum */
+    uint16_t rows;   /* of the whole tensor */
+    uint16_t ring;   /* rows held, or 0 for all */
+    uint32_t pitch;  /* bytes between two rows */
+} rlx_line_t;
+
+/* A step that makes several layers row by row, as data, for code that looks at each row (the link, the host). */
+typedef struct {
+    uint32_t step;
+    uint32_t rows;                                       /* of all layers: entries of order[] */
+    const uint8_t *order;                                /* the layer that makes its next row */
+    const rlx_line_t *lines;                             /* by layer */
+    void (*const *layers)(uint8_t *arena, int32_t y);    /* make row y */
+} rlx_stage_t;
+
 /* ---- Models ----------------------------------------------------------------------------------------------- */
 
 /* Called after the step that completes a tensor, while the tensor still lies in the arena. */
@@ -74,12 +95,14 @@ typedef struct {
     uint8_t hash[16];             /* the same hash, as bytes */
     uint32_t arena_bytes;
     uint32_t steps;
-    uint16_t tensor_count;        /* entries of tensors[] */
+    uint16_t tensor_count;        /* entries of tensors[]: inputs, one per step, those within stages */
     uint8_t input_count;          /* the first input_count entries of tensors[] are the inputs */
     uint8_t output_count;
     const uint16_t *outputs;      /* indices into tensors[] */
     const rlx_tensor_t *tensors;
     const rlx_layer_t *layers;    /* one per step */
+    const rlx_stage_t *stages;    /* the steps among them that are stages, in order; NULL without any */
+    uint32_t stage_count;
     void (*step)(uint8_t *arena, uint32_t step); /* arena: aligned to 16 */
     void (*reset)(uint8_t *arena);               /* clears state tensors; may do nothing */
     int (*weights_ok)(void);                     /* 1 when the weights in flash match their checksum */

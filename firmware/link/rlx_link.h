@@ -32,7 +32,7 @@ extern "C" {
 #error "RLX_LINK_MAX_PAYLOAD must lie within 128 and 32768"
 #endif
 
-#define RLX_LINK_PROTOCOL_VERSION 1u
+#define RLX_LINK_PROTOCOL_VERSION 2u
 #define RLX_LINK_HEADER_BYTES 8u
 #define RLX_LINK_CRC_BYTES 4u
 #define RLX_LINK_MAX_INPUTS 256u /* rlx_model_t counts inputs in 8 bits */
@@ -92,6 +92,11 @@ typedef struct {
     rlx_link_phase_t phase;
     uint32_t model;                              /* index of the current model, unless idle */
     uint32_t next_step;                          /* steps done so far */
+    uint32_t next_row;                           /* of the next step, if that is a stage: rows done so far */
+    uint32_t row_tensor;                         /* the tensor of the row made last, or RLX_NO_TENSOR ... */
+    uint32_t row_first;                          /* ... where the row begins in the tensor ... */
+    uint32_t row_bytes;
+    uint32_t row_offset;                         /* ... and in the arena */
     uint32_t loading_input;                      /* the input that was written last ... */
     uint32_t loading_bytes;                      /* ... and how many of its bytes arrived, without gaps, from 0 */
     uint8_t loaded[RLX_LINK_MAX_INPUTS / 8u];    /* a bit per input: all of it arrived */

@@ -107,6 +107,7 @@ static rlx_link_status_t describe_tensor(rlx_link_t *link, const uint8_t *in, ui
     for (uint32_t i = 0; i < RLX_MAX_RANK; i++) {
         rlx_link_put16(out, tensor->dims[i]);
     }
+    rlx_link_put16(out, rlx_link_rows_of(model, index));
     rlx_link_put_string(out, tensor->name, 0);
     return LINK_OK;
 }
@@ -122,7 +123,9 @@ static rlx_link_status_t describe_layer(rlx_link_t *link, const uint8_t *in, uin
     if (step >= model->steps) {
         return rlx_link_fail(out, LINK_BAD_STEP, model->steps);
     }
+    const rlx_stage_t *stage = rlx_link_stage(model, step);
     rlx_link_put32(out, model->layers[step].macs);
+    rlx_link_put32(out, stage != NULL ? stage->rows : 0);
     rlx_link_put_string(out, model->layers[step].op, 32);
     rlx_link_put_string(out, model->layers[step].name, 0);
     return LINK_OK;
@@ -138,6 +141,20 @@ static rlx_link_status_t reset_device(rlx_link_t *link, const uint8_t *in, uint3
         return rlx_link_fail(out, LINK_UNSUPPORTED, 0);
     }
     link->reset_wanted = true; /* after the reply */
+    return LINK_OK;
+}
+
+/* in: offset u32, bytes u16. reply: the bytes of the firmware as they lie in flash. */
+static rlx_link_status_t read_image(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
+{
+    const rlx_link_port_t *port = link->port;
+    uint32_t offset = rlx_link_get32(in);
+    uint32_t bytes = rlx_link_get16(in + 4);
+    (void)size;
+    if (offset > port->image_bytes || bytes > port->image_bytes - offset || bytes > RLX_LINK_MAX_PAYLOAD) {
+        return rlx_link_fail(out, LINK_BAD_RANGE, port->image_bytes);
+    }
+    rlx_link_put_bytes(out, port->image + offset, bytes);
     return LINK_OK;
 }
 
@@ -171,6 +188,8 @@ rlx_link_status_t rlx_link_execute(rlx_link_t *link, uint32_t command, const uin
         [LINK_READ] = { rlx_link_read, 10, 10 },
         [LINK_RESET] = { reset_device, 0, 0 },
         [LINK_PING] = { echo, 0, RLX_LINK_MAX_PAYLOAD },
+        [LINK_ROW] = { rlx_link_row, 12, 12 },
+        [LINK_IMAGE] = { read_image, 6, 6 },
     };
     if (command >= LINK_COMMANDS || commands[command].handle == NULL) {
         return rlx_link_fail(out, LINK_BAD_COMMAND, LINK_COMMANDS - 1);

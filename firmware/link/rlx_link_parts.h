@@ -21,7 +21,9 @@ enum {
     LINK_READ = 9,
     LINK_RESET = 10,
     LINK_PING = 11,
-    LINK_COMMANDS = 12,
+    LINK_ROW = 12,
+    LINK_IMAGE = 13,
+    LINK_COMMANDS = 14,
     LINK_FROM_DEVICE = 0x80, /* set in everything that the device sends; a reply is its command with this bit */
     LINK_BUSY = 0xC0,
     LINK_FAULT = 0xC1
@@ -106,11 +108,25 @@ void rlx_link_busy(const rlx_link_t *link, uint32_t step, uint32_t macs);
 /* The position of a tensor among the outputs, or 0xFF. */
 uint32_t rlx_link_output_index(const rlx_model_t *model, uint32_t tensor);
 
+/* Whether the model can execute its next step; explains itself in out when not. */
+rlx_link_status_t rlx_link_check_run(const rlx_link_t *link, uint32_t index, rlx_link_out_t *out);
+/* Notes that the next step is done. */
+void rlx_link_end_step(rlx_link_t *link, const rlx_model_t *model);
+/* The stage that is a step, or NULL. */
+const rlx_stage_t *rlx_link_stage(const rlx_model_t *model, uint32_t step);
+/* How many rows a tensor has that exists only row by row; 0 for one that is whole. */
+uint32_t rlx_link_rows_of(const rlx_model_t *model, uint32_t tensor);
+/* Makes the next row of the stage that is the next step; returns its number in its tensor. */
+uint32_t rlx_link_run_row(rlx_link_t *link, const rlx_model_t *model, const rlx_stage_t *stage);
+/* No row of a stage is there. */
+void rlx_link_forget_row(rlx_link_t *link);
+
 /* The commands of a run; each takes a payload of a length that was checked. */
 rlx_link_status_t rlx_link_clear(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
 rlx_link_status_t rlx_link_write(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
 rlx_link_status_t rlx_link_run(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
 rlx_link_status_t rlx_link_step(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
+rlx_link_status_t rlx_link_row(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
 rlx_link_status_t rlx_link_read(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out);
 
 #endif

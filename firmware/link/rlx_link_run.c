@@ -7,12 +7,14 @@
 
 enum { WRITE_LAST = 1 }; /* flags of WRITE: the input ends here, though its tensor is longer */
 enum { STEP_STACK = 1 }; /* flags of STEP: measure the stack too */
+enum { READ_AS_IT_IS = 1 }; /* flags of READ: whatever lies in the tensor's place now */
 
 /* ---- The current model -------------------------------------------------------------------------------------- */
 
 static void forget_inputs(rlx_link_t *link)
 {
     link->next_step = 0;
+    rlx_link_forget_row(link);
     link->loading_input = 0;
     link->loading_bytes = 0;
     for (uint32_t i = 0; i < sizeof link->loaded; i++) {
@@ -148,7 +150,7 @@ rlx_link_status_t rlx_link_write(rlx_link_t *link, const uint8_t *in, uint32_t s
 /* ---- Running ------------------------------------------------------------------------------------------------ */
 
 /* Whether the model can execute its next step; explains itself in out when not. */
-static rlx_link_status_t check_run(const rlx_link_t *link, uint32_t index, rlx_link_out_t *out)
+rlx_link_status_t rlx_link_check_run(const rlx_link_t *link, uint32_t index, rlx_link_out_t *out)
 {
     if (index >= link->model_count) {
         return rlx_link_fail(out, LINK_BAD_MODEL, link->model_count);
@@ -173,12 +175,27 @@ static uint64_t run_step(rlx_link_t *link, const rlx_model_t *model)
     if (counting) {
         port->count_start(port->ctx);
     }
-    model->step(link->arena, link->next_step);
+    if (link->next_row != 0) { /* some rows of a stage are there already */
+        const rlx_stage_t *stage = rlx_link_stage(model, link->next_step);
+        while (link->next_row < stage->rows) {
+            (void)rlx_link_run_row(link, model, stage);
+        }
+    } else {
+        model->step(link->arena, link->next_step);
+    }
     if (counting) {
         ticks = port->count_stop(port->ctx);
     }
-    link->next_step++;
+    rlx_link_end_step(link, model);
+    rlx_link_forget_row(link);
     return ticks;
+}
+
+void rlx_link_end_step(rlx_link_t *link, const rlx_model_t *model)
+{
+    link->next_step++;
+    link->next_row = 0;
+    link->phase = link->next_step == model->steps ? RLX_LINK_DONE : RLX_LINK_RUNNING;
 }
 
 /* The steps from the next one on that are run before the computer hears again; their cost goes to *macs. */
@@ -195,7 +212,7 @@ static uint32_t end_of_group(const rlx_link_t *link, const rlx_model_t *model, u
 /* Runs all steps that are left. reply: ticks u64, the sum over the steps. */
 rlx_link_status_t rlx_link_run(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
 {
-    rlx_link_status_t status = check_run(link, in[0], out);
+    rlx_link_status_t status = rlx_link_check_run(link, in[0], out);
     (void)size;
     if (status != LINK_OK) {
         return status;
@@ -210,7 +227,6 @@ rlx_link_status_t rlx_link_run(rlx_link_t *link, const uint8_t *in, uint32_t siz
             ticks += run_step(link, model);
         }
     }
-    link->phase = RLX_LINK_DONE;
     rlx_link_put64(out, ticks);
     return LINK_OK;
 }
@@ -220,7 +236,7 @@ rlx_link_status_t rlx_link_run(rlx_link_t *link, const uint8_t *in, uint32_t siz
 rlx_link_status_t rlx_link_step(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
 {
     const rlx_link_port_t *port = link->port;
-    rlx_link_status_t status = check_run(link, in[0], out);
+    rlx_link_status_t status = rlx_link_check_run(link, in[0], out);
     (void)size;
     if (status != LINK_OK) {
         return status;
@@ -241,15 +257,12 @@ rlx_link_status_t rlx_link_step(rlx_link_t *link, const uint8_t *in, uint32_t si
     }
     uint64_t ticks = run_step(link, model);
     uint32_t used = measure ? unused - port->stack_unused(port->ctx) : 0;
-    if (link->next_step == model->steps) {
-        link->phase = RLX_LINK_DONE;
-    }
     rlx_link_put64(out, ticks);
     rlx_link_put32(out, used);
     return LINK_OK;
 }
 
-/* Whether a tensor's bytes are in the arena now. */
+/* Whether a whole tensor is in the arena now. */
 static bool is_live(const rlx_link_t *link, const rlx_model_t *model, uint32_t tensor)
 {
     if (link->phase == RLX_LINK_LOADING) {
@@ -259,7 +272,19 @@ static bool is_live(const rlx_link_t *link, const rlx_model_t *model, uint32_t t
     return just_completed || (link->phase == RLX_LINK_DONE && rlx_link_output_index(model, tensor) != 0xFF);
 }
 
-/* in: model u8, 0 u8, tensor u16, offset u32, bytes u16. reply: the bytes. */
+/* Where bytes [offset, offset + bytes) of a tensor lie in the arena; RLX_NO_STEP when they are not there now. */
+static uint32_t place_of(const rlx_link_t *link, const rlx_model_t *model, uint32_t tensor, uint32_t offset,
+                         uint32_t bytes, bool as_it_is)
+{
+    if (link->row_tensor == tensor && offset >= link->row_first && bytes <= link->row_bytes &&
+        offset - link->row_first <= link->row_bytes - bytes) {
+        return link->row_offset + (offset - link->row_first);
+    }
+    bool whole = rlx_link_rows_of(model, tensor) == 0 && link->next_row == 0;
+    return whole && (as_it_is || is_live(link, model, tensor)) ? model->tensors[tensor].offset + offset : RLX_NO_STEP;
+}
+
+/* in: model u8, flags u8, tensor u16, offset u32, bytes u16. reply: the bytes. */
 rlx_link_status_t rlx_link_read(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
 {
     uint32_t index = rlx_link_get16(in + 2);
@@ -277,9 +302,12 @@ rlx_link_status_t rlx_link_read(rlx_link_t *link, const uint8_t *in, uint32_t si
     if (offset > tensor->bytes || bytes > tensor->bytes - offset || bytes > RLX_LINK_MAX_PAYLOAD) {
         return rlx_link_fail(out, LINK_BAD_RANGE, tensor->bytes);
     }
-    if (!is_current(link, in[0]) || !is_live(link, model, index)) {
+    uint32_t place = is_current(link, in[0])
+                         ? place_of(link, model, index, offset, bytes, (in[1] & READ_AS_IT_IS) != 0)
+                         : RLX_NO_STEP;
+    if (place == RLX_NO_STEP) {
         return rlx_link_fail(out, LINK_NOT_READY, tensor->step);
     }
-    rlx_link_put_bytes(out, link->arena + tensor->offset + offset, bytes);
+    rlx_link_put_bytes(out, link->arena + place, bytes);
     return LINK_OK;
 }

@@ -28,6 +28,7 @@ from rlx_edge.device.build import build_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.parity import Engine, ExpectedFirmware, run_parity
+from rlx_edge.device.scope import Scope
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.formats.rlx import load_rlx
 from rlx_edge.ir import Graph
@@ -101,7 +102,7 @@ class Again:
     def _stored(self, kind: str, tensors: Sequence[Tensor]) -> dict[str, Array]:
         """Inputs or outputs [samples, *shape] under the device's names. Their files must be those that numpy writes for
         what the model has, so that nothing of an .npy header is believed."""
-        names, samples = short_names(self._model.plan.tensors), self._certificate.samples
+        names, samples = short_names(self._model.plan.all_tensors), self._certificate.samples
         rows = self._certificate.inputs if kind == "inputs" else self._certificate.outputs
         stored = {row.tensor: self._members.get(row.file, b"") for row in rows}
         found = {}
@@ -199,7 +200,7 @@ class Again:
                     self._certificate.model,
                     self._inputs,
                     api.engines(self._model),
-                    taps=self._certificate.taps,
+                    scope=Scope(self._certificate.layers),
                     firmware=expected,
                     progress=None if shown is None else lambda done, total: shown("run", done, total),
                     observe=record.add,

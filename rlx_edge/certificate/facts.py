@@ -64,7 +64,7 @@ class FileHash:
 @dataclass(frozen=True)
 class Certificate:
     """All of certificate.json. `models` are those of the firmware, `model` the one that was compared, by `engines`, on
-    `samples` inputs. `taps` says that every tensor was asked for; `not_compared` names those of the graph that were
+    `samples` inputs. `layers` says that every tensor was asked for; `not_compared` names those of the graph that were
     not compared all the same. `tools` are versions, for people to read."""
 
     statement: str
@@ -74,7 +74,7 @@ class Certificate:
     where: Where
     tools: Mapping[str, str]
     engines: tuple[str, ...]
-    taps: bool
+    layers: bool
     samples: int
     compared_bytes: int
     inputs: tuple[StoredTensor, ...]
@@ -117,7 +117,7 @@ def read_certificate(content: bytes) -> Certificate:
         where=_where(table.table("where")),
         tools=_texts(table.table("tools")),
         engines=table.texts("engines"),
-        taps=table.flag("taps"),
+        layers=table.flag("layers"),
         samples=table.number("samples", low=1),
         compared_bytes=table.number("compared_bytes", low=1),
         inputs=tuple(_stored(row) for row in table.rows("inputs")),

@@ -38,6 +38,7 @@ from rlx_edge.device.build import BUILD_FILE, BUNDLE, Firmware, generated_files
 from rlx_edge.device.doctor import check_emulator
 from rlx_edge.device.parity import ExpectedFirmware, ParityResult, run_parity
 from rlx_edge.device.protocol import Hello
+from rlx_edge.device.scope import Scope
 from rlx_edge.engines import Progress
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir.ops import Leaf
@@ -56,7 +57,7 @@ class _Run:
     result: ParityResult
     record: Record
     inputs: Mapping[str, Array]
-    taps: bool
+    layers: bool
 
 
 def certify(
@@ -66,7 +67,7 @@ def certify(
     model: str | None = None,
     port: str | None = None,
     emulate: bool = False,
-    taps: bool = False,
+    layers: bool = False,
     progress: Progress | None = None,
 ) -> tuple[ParityResult, bytes | None]:
     """Parity as `api.parity` has it, and the certificate of it, or None when the device is not exact.
@@ -78,18 +79,25 @@ def certify(
     firmware, board, models = api.open_build(folder)
     bundled = api.pick(models, model)
     expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32)
-    names = short_names(bundled.plan.tensors)
+    names = short_names(bundled.plan.all_tensors)
     inputs = {names[name]: np.ascontiguousarray(values) for name, values in data.inputs.items()}
     record = Record()
     with api.connect(firmware, board, port, emulate=emulate) as link:
         engines = api.engines(bundled)
         result = run_parity(
-            link, bundled.name, inputs, engines, taps=taps, firmware=expected, progress=progress, observe=record.add
+            link,
+            bundled.name,
+            inputs,
+            engines,
+            scope=Scope(layers),
+            firmware=expected,
+            progress=progress,
+            observe=record.add,
         )
         hello = link.device
     if not result.exact:
         return result, None
-    run = _Run(result, record, inputs, taps)
+    run = _Run(result, record, inputs, layers)
     tools = _tools(firmware, emulator=port is None)
     certificate = _certificate(bundled, firmware, _where(board, hello, port), tools, run)
     files = {
@@ -112,7 +120,7 @@ def _certificate(
     bundled: BundledModel, firmware: Firmware, where: Where, tools: Mapping[str, str], run: _Run
 ) -> Certificate:
     """All but the hashes of files."""
-    compared = {row.tensor for row in run.result.rows}
+    compared = {row.tensor for row in run.result.rows} & {tensor.tensor for tensor in run.record.tensors}
     return Certificate(
         statement=statement(run.result.inputs),
         model=bundled.name,
@@ -121,7 +129,7 @@ def _certificate(
         where=where,
         tools=tools,
         engines=tuple(dict.fromkeys(row.engine for row in run.result.rows)),
-        taps=run.taps,
+        layers=run.layers,
         samples=run.result.inputs,
         compared_bytes=run.result.compared_bytes,
         inputs=_stored("inputs", run.inputs),
@@ -133,9 +141,9 @@ def _certificate(
 
 
 def _not_compared(bundled: BundledModel, compared: Collection[str]) -> tuple[str, ...]:
-    """What the model computes on the way, by the names of its graph: all but outputs without taps; with taps what runs
-    row by row and is never there as a whole, or what no engine knows."""
-    names = short_names(bundled.plan.tensors)
+    """What the model computes on the way, by the names of its graph: all but outputs, unless all layers were compared;
+    then what no engine knows."""
+    names = short_names(bundled.plan.all_tensors)
     nodes = (node.name for node in bundled.plan.graph.nodes if not isinstance(node.op, Leaf))
     return tuple(name for name in nodes if names.get(name) not in compared)
 

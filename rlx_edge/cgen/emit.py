@@ -23,7 +23,7 @@ from rlx_edge.cgen.target import TargetConfig, get_target
 from rlx_edge.ir import DType
 from rlx_edge.reference.fixedpoint import input_rounding, round_half_away
 
-API_VERSION = 1
+API_VERSION = 2
 MAX_NAME = 63
 
 _CTYPES = {DType.I8: "int8_t", DType.F32: "float", DType.I32: "int32_t"}
@@ -94,7 +94,7 @@ class ModelText:
     weights_crc: str
     proofs: tuple[str, ...]
     has_constant_views: bool
-    has_stages: bool
+    stage_count: int
     preprocess: PreprocessTables | None
     ties_to_even: bool
 
@@ -144,7 +144,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
     packed = b"".join(c.values.astype(c.values.dtype.newbyteorder("<")).tobytes() for c in constants)
     inputs = [plan.tensors[i] for i in range(len(plan.graph.inputs))]
     outputs = [plan.tensors[i] for i in plan.outputs]
-    names_on_device = short_names(plan.tensors)
+    names_on_device = short_names(plan.all_tensors)
     return ModelText(
         name=name,
         upper=name.upper(),
@@ -165,7 +165,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         inputs=tuple(_port(plan, name, "input", t, i, len(inputs)) for i, t in enumerate(inputs)),
         outputs=tuple(_port(plan, name, "output", t, i, len(outputs)) for i, t in enumerate(outputs)),
         output_indices=plan.outputs,
-        tensors=tuple(_tensor(tensor, names_on_device[tensor.name]) for tensor in plan.tensors),
+        tensors=tuple(_tensor(tensor, names_on_device[tensor.name]) for tensor in plan.all_tensors),
         steps=step_texts(plan, names),
         constants=constants,
         weight_bytes=len(packed),
@@ -174,7 +174,7 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         has_constant_views=any(
             not isinstance(view.base, int) for step in plan.steps for call in step.calls for view in call.inputs
         ),
-        has_stages=any(step.lines for step in plan.steps),
+        stage_count=sum(bool(step.lines) for step in plan.steps),
         preprocess=None
         if len(inputs) > 1
         else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type, input_rounding(plan.graph)),

@@ -10,7 +10,7 @@ import numpy as np
 from rlx_edge.cgen import text
 from rlx_edge.cgen.emit_stages import layers_of, nodes_of, row_order, stage_lines
 from rlx_edge.cgen.kernels import Kernel
-from rlx_edge.cgen.plan import Call, Constant, Plan, Step, View
+from rlx_edge.cgen.plan import Call, Constant, Line, Plan, Step, View
 from rlx_edge.ir import Array
 
 LINE_WIDTH = 112
@@ -45,6 +45,15 @@ class ParamsText:
 
 
 @dataclass(frozen=True)
+class StageText:
+    """A stage: which layer makes its next row, as a table of so many rows, and what each layer makes."""
+
+    order: str
+    rows: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepText:
     """A step: its function, what the comment above it says, parameters and calls."""
 
@@ -55,8 +64,8 @@ class StepText:
     lines: tuple[str, ...]
     params: tuple[ParamsText, ...]
     calls: tuple[str, ...]
-    stage_order: str | None = None
-    """Of a stage: which of `calls` makes its next row, as a table; each call is then for the row y."""
+    stage: StageText | None = None
+    """Of a stage; each of `calls` is then for the row y."""
 
 
 def collect_weights(plan: Plan) -> tuple[tuple[WeightText, ...], Mapping[int, str]]:
@@ -114,8 +123,21 @@ def _step_text(plan: Plan, index: int, step: Step, names: Mapping[int, str], off
         tuple(_step_lines(plan, step, macs, offsets)),
         tuple(params.values()),
         tuple(calls),
-        text.number_table(row_order(step)) if step.lines else None,
+        _stage_text(plan, step) if step.lines else None,
     )
+
+
+def _stage_text(plan: Plan, step: Step) -> StageText:
+    places = {tensor.node: index for index, tensor in enumerate(plan.all_tensors)}
+    order = row_order(step)
+    lines = []
+    for index, layer in enumerate(layers_of(step)):
+        node = layer.output.base
+        assert isinstance(node, int)
+        line = step.lines.get(node, Line(0, layer.output.pitch, int(np.count_nonzero(order == index))))
+        tensor = places.get(node, "RLX_NO_TENSOR")
+        lines.append(f"{{{tensor}, {line.of}, {line.rows}, {line.pitch}}}")
+    return StageText(text.number_table(order), len(order), tuple(lines))
 
 
 def _step_lines(plan: Plan, step: Step, macs: int, offsets: Mapping[int, int]) -> list[str]:

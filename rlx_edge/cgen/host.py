@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import cffi
@@ -9,7 +10,7 @@ import numpy as np
 
 from rlx_edge.cgen.bundle import BundledModel
 from rlx_edge.cgen.compile_host import FLAGS, compile_shared
-from rlx_edge.cgen.plan import Tensor
+from rlx_edge.cgen.plan import Plan, Tensor
 from rlx_edge.errors import DataError, ToolError
 from rlx_edge.ir import Array
 from rlx_edge.resources import firmware_dir
@@ -38,6 +39,7 @@ class HostModel:
         if not getattr(self._lib, f"{model.name}_weights_ok")():
             raise ToolError(f"the constants of {model.name} do not match their checksum after compilation")
         self._descriptor = self._ffi.addressof(self._lib, f"{model.name}_model")
+        self._partial = partial_tensors(self.plan)
         # numpy aligns to 16 at least only by chance, so the arena starts at the first aligned byte.
         room = np.zeros(self.plan.arena_bytes + 16, np.uint8)
         start = -room.ctypes.data % 16
@@ -52,9 +54,10 @@ class HostModel:
         return outputs
 
     def run_tapped(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Like run, but returns every tensor of the plan by name, model inputs included."""
+        """Like run, but returns every tensor of the plan by name, model inputs included; of those within stages the
+        ones that are made whole."""
         _, tensors = self._run(inputs, keep=True)
-        return tensors
+        return {name: values for name, values in tensors.items() if name not in self._partial}
 
     def _run(self, inputs: Mapping[str, Array], keep: bool) -> tuple[dict[str, Array], dict[str, Array]]:
         input_tensors = self.plan.tensors[: len(self.plan.graph.inputs)]
@@ -65,7 +68,7 @@ class HostModel:
             raise DataError(f"the inputs have different numbers of samples: {sorted(counts)}")
         count = counts.pop()
         made = [np.empty((count, *t.type.shape), t.type.dtype.numpy) for t in output_tensors]
-        all_bytes = sum(tensor.type.bytes for tensor in self.plan.tensors)
+        all_bytes = sum(tensor.type.bytes for tensor in self.plan.all_tensors)
         kept = np.zeros((count, all_bytes) if keep else (0, 0), np.uint8)
         pointer = self._ffi.from_buffer
         self._lib.rlx_host_run(
@@ -77,7 +80,15 @@ class HostModel:
             pointer("uint8_t[]", kept, require_writable=True) if keep else self._ffi.NULL,
         )
         outputs = {tensor.name: array for tensor, array in zip(output_tensors, made, strict=True)}
-        return outputs, _split(kept, self.plan.tensors) if keep else {}
+        return outputs, _split(kept, self.plan.all_tensors) if keep else {}
+
+
+def partial_tensors(plan: Plan) -> frozenset[str]:
+    """The tensors within stages of which some rows are never made, as nothing depends on them."""
+    made = Counter(call.output.base for step in plan.steps if step.lines for call in step.calls)
+    lines = [(tensor, line) for step in plan.steps for tensor, line in step.lines.items()]
+    nodes = plan.graph.nodes
+    return frozenset(nodes[i].name for i, line in lines if i < len(nodes) and made[i] < line.of)
 
 
 def _samples(tensor: Tensor, inputs: Mapping[str, Array]) -> Array:

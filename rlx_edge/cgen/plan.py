@@ -164,6 +164,18 @@ class Plan:
         return {tensor.node: tensor.offset for tensor in self.tensors} | dict(self.line_offsets)
 
     @property
+    def all_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors, and behind them those within stages, which never exist as a whole."""
+        nodes = self.graph.nodes
+        within = [
+            Tensor(i, nodes[i].name, nodes[i].type, nodes[i].sources, self.line_offsets[i], index)
+            for index, step in enumerate(self.steps)
+            for i in step.lines
+            if i < len(nodes)
+        ]
+        return (*self.tensors, *within)
+
+    @property
     def outputs(self) -> tuple[int, ...]:
         return tuple(self.tensor_of(i) for i in self.graph.outputs)
 

@@ -16,6 +16,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -37,8 +38,11 @@ T = TypeVar("T")
 _WRITE_HEADER = struct.Struct("<BBHI")
 _READ_HEADER = struct.Struct("<BBHIH")
 _STEP_HEADER = struct.Struct("<BBHI")
+_ROW_HEADER = struct.Struct("<BBHII")
+_IMAGE_HEADER = struct.Struct("<IH")
 _WRITE_LAST = 1
 _STEP_STACK = 1
+_READ_AS_IT_IS = 1
 
 RESET_REASONS = {1: "power-on", 2: "the reset pin", 3: "software", 4: "the watchdog", 5: "a fault"}
 
@@ -206,19 +210,49 @@ class Link:
         reply = self._ask(Command.STEP, payload, f"running step {step} of {model.name}")
         return StepResult(*struct.unpack_from("<QI", reply))
 
-    def read_tensor(self, model: ModelInfo, tensor: TensorInfo) -> Array:
-        """A tensor's elements, in its shape; it must be in the arena now, else RefusedError (NOT_READY) is raised."""
+    def step_rows(self, model: ModelInfo, layer: LayerInfo) -> dict[int, Array]:
+        """Runs a stage, which must be the next step, row by row. Returns the tensors of which only some rows exist at a
+        time, by index: in their shape, or flat when only their first rows are ever made."""
+        tensors = {tensor.index: tensor for tensor in model.tensors if tensor.rows and tensor.step == layer.step}
+        made = dict.fromkeys(tensors, b"")
+        for row in range(layer.rows):
+            payload = _ROW_HEADER.pack(model.index, 0, 0, layer.step, row)
+            reply = self._ask(Command.ROW, payload, f"running row {row} of step {layer.step} of {model.name}")
+            y, index = self._parsed(partial(struct.unpack, "<IH", reply))
+            if index in tensors:
+                size = tensors[index].bytes // tensors[index].rows
+                made[index] += self._read(model, tensors[index], y * size, size)
+        return {index: _shaped(tensor, made[index]) for index, tensor in tensors.items()}
+
+    def read_tensor(self, model: ModelInfo, tensor: TensorInfo, *, as_it_is: bool = False) -> Array:
+        """A tensor's elements, in its shape. It must have just been completed or be an output of a finished run, else
+        RefusedError (NOT_READY) is raised; with `as_it_is` whatever lies in its place is returned."""
+        raw = self._read(model, tensor, 0, tensor.bytes, _READ_AS_IT_IS if as_it_is else 0)
+        return _shaped(tensor, raw)
+
+    def _read(self, model: ModelInfo, tensor: TensorInfo, first: int, size: int, flags: int = 0) -> bytes:
+        room, what = self._session.max_payload, f"reading tensor {tensor.name!r} of {model.name}"
+        parts = []
+        for offset in range(first, first + size, room):
+            part = min(room, first + size - offset)
+            payload = _READ_HEADER.pack(model.index, flags, tensor.index, offset, part)
+            parts.append(self._sized(self._ask(Command.READ, payload, what), part, "a tensor"))
+        return b"".join(parts)
+
+    def read_image(self, offset: int, size: int) -> bytes:
+        """Bytes of the firmware as they lie in the device's flash, from `offset` into its image."""
         room = self._session.max_payload
         parts = []
-        for offset in range(0, tensor.bytes, room):
-            size = min(room, tensor.bytes - offset)
-            payload = _READ_HEADER.pack(model.index, 0, tensor.index, offset, size)
-            part = self._ask(Command.READ, payload, f"reading tensor {tensor.name!r} of {model.name}")
-            if len(part) != size:
-                raise DeviceError(f"{self.port}: the device sent {len(part)} bytes of a tensor instead of {size}")
-            parts.append(part)
-        flat = np.frombuffer(b"".join(parts), dtype=tensor.dtype)
-        return flat.reshape(tensor.shape) if flat.size == np.prod(tensor.shape, dtype=np.int64) else flat
+        for at in range(offset, offset + size, room):
+            part = min(room, offset + size - at)
+            reply = self._ask(Command.IMAGE, _IMAGE_HEADER.pack(at, part), "reading the firmware in flash")
+            parts.append(self._sized(reply, part, "its firmware"))
+        return b"".join(parts)
+
+    def _sized(self, reply: bytes, size: int, what: str) -> bytes:
+        if len(reply) != size:
+            raise DeviceError(f"{self.port}: the device sent {len(reply)} bytes of {what} instead of {size}")
+        return reply
 
     def read_outputs(self, model: ModelInfo) -> dict[str, Array]:
         """All outputs of a run that ended, by tensor name, in the model's order."""
@@ -285,6 +319,12 @@ class Link:
             return parse()
         except (ValueError, struct.error) as error:
             raise DeviceError(f"{self.port}: the device's answer cannot be read ({error}): flash it anew") from error
+
+
+def _shaped(tensor: TensorInfo, raw: bytes) -> Array:
+    """Bytes as the tensor's elements, flat where its shape does not tell how many there are."""
+    flat = np.frombuffer(raw, dtype=tensor.dtype)
+    return flat.reshape(tensor.shape) if flat.size == np.prod(tensor.shape, dtype=np.int64) else flat
 
 
 def _find(inputs: Mapping[str, Array], tensor: TensorInfo, model: ModelInfo) -> Array:

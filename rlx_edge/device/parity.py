@@ -6,15 +6,16 @@ are engines. Every byte that the device gives is compared with every engine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from rlx_edge.device.compare import Difference, Tally, expected_of
 from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import ModelInfo, TensorInfo
+from rlx_edge.device.scope import LAYERS, OUTPUTS, Scope, compared_tensors
 from rlx_edge.errors import DataError, DeviceError
 
 Array = npt.NDArray[Any]
@@ -33,27 +34,12 @@ class ExpectedFirmware:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The first element in which the device differs: `index` into the tensor of one sample."""
-
-    engine: str
-    sample: int
-    tensor: str
-    index: tuple[int, ...]
-    expected: int | float
-    got: int | float
-
-    def __str__(self) -> str:
-        place = f"{self.tensor}[{', '.join(map(str, self.index))}]"
-        return f"sample {self.sample}: {place} is {self.got} on the device, {self.expected} by {self.engine}"
-
-
-@dataclass(frozen=True)
 class TensorRow:
-    """All comparisons of one tensor with one engine; bytes over all samples."""
+    """All comparisons of one tensor with one engine; bytes over all samples. `by_rows`: some rows exist at a time."""
 
     engine: str
     tensor: str
+    by_rows: bool
     compared_bytes: int
     differing_bytes: int
 
@@ -61,8 +47,9 @@ class TensorRow:
 @dataclass(frozen=True)
 class ParityResult:
     """The outcome. `inputs` counts samples; bytes count every comparison, so that two engines compare each byte twice.
-    `skipped` names tensors that were read but that no engine knows. `first_parted` is set on a difference: the first
-    tensor, in the order of the steps, that differs on the sample of `first_difference`."""
+    `first_parted` is set on a difference: the first tensor, in the order of the steps, that differs on the sample of
+    `first_difference`. `skipped` names tensors that were read but that no engine knows. `stands_for`: the source
+    model's tensors that a tensor computes, by its name on the device."""
 
     board: str
     inputs: int
@@ -72,27 +59,12 @@ class ParityResult:
     first_difference: Difference | None
     first_parted: Difference | None
     skipped: tuple[str, ...]
+    stands_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
         """Whether bytes were compared and none differs."""
         return self.compared_bytes > 0 and self.differing_bytes == 0
-
-
-@dataclass
-class _Tally:
-    """Counts while the samples pass."""
-
-    counts: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    first: Difference | None = None
-    skipped: dict[str, None] = field(default_factory=dict)
-
-    def add(self, engine: str, tensor: str, compared: int, difference: Difference | None, differing: int) -> None:
-        count = self.counts.setdefault((engine, tensor), [0, 0])
-        count[0] += compared
-        count[1] += differing
-        if self.first is None:
-            self.first = difference
 
 
 def check_firmware(link: Link, model: ModelInfo, expected: ExpectedFirmware) -> None:
@@ -124,17 +96,18 @@ def run_parity(
     inputs: Mapping[str, Array],
     engines: Mapping[str, Engine],
     *,
-    taps: bool = False,
+    scope: Scope = OUTPUTS,
     firmware: ExpectedFirmware | None = None,
     progress: Callable[[int, int], None] | None = None,
     observe: Observe | None = None,
 ) -> ParityResult:
-    """Runs every sample on the device and compares the outputs, or with `taps` every tensor, with all engines'.
+    """Runs every sample on the device and compares what `scope` names with all engines'.
 
     inputs: one array per model input, by name: [N, ...] of the input's dtype, each sample with as many elements as the
     tensor. An engine gets `{name: array[i]}` and returns tensors by name: the outputs at least, the others as far as it
-    knows them. progress(done, total) is called after each sample, observe(tensor, values) with all that is compared.
-    On a difference in the outputs, the sample is run again step by step to find the first tensor that parts.
+    knows them. progress(done, total) is called after each sample, observe(tensor, values) with
+    all that is compared as a whole.
+    On a difference, the sample is run again step by step to find the first tensor that parts.
     Raises DataError for inputs that do not fit, DeviceError for wrong firmware and for trouble on the link.
     """
     device = link.hello()
@@ -142,19 +115,22 @@ def run_parity(
     if firmware is not None:
         check_firmware(link, model, firmware)
     samples = _count_samples(model, inputs)
-    tally = _Tally()
+    layers = link.layers(model) if scope.stepwise else ()
+    tally = Tally()
     for index in range(samples):
         sample = {name: data[index] for name, data in inputs.items()}
         expected = {name: engine(sample) for name, engine in engines.items()}
         _require_outputs(model, expected)
-        for tensor, got in _tensors(link, model, sample, taps=taps):
-            _compare(tally, expected, index, tensor, got)
-            if observe is not None:
+        link.write_inputs(model, sample)
+        for tensor, got in compared_tensors(link, model, layers, scope):
+            tally.compare(expected, index, tensor, got)
+            if observe is not None and got.nbytes == tensor.bytes:
                 observe(tensor, got)
         if progress is not None:
             progress(index + 1, samples)
     parted = None if tally.first is None else _first_parted(link, model, inputs, engines, tally.first.sample)
-    rows = tuple(TensorRow(engine, tensor, *count) for (engine, tensor), count in tally.counts.items())
+    by_rows = {tensor.name for tensor in model.tensors if tensor.rows}
+    rows = tuple(TensorRow(engine, name, name in by_rows, *count) for (engine, name), count in tally.counts.items())
     return ParityResult(
         board=device.device,
         inputs=samples,
@@ -182,63 +158,8 @@ def _require_outputs(model: ModelInfo, expected: Mapping[str, Mapping[str, Array
         raise DataError(f"{model.name}: no engine was given to compare the device with")
     for engine, tensors in expected.items():
         for output in model.outputs:
-            if _expected_of(tensors, output) is None:
+            if expected_of(tensors, output) is None:
                 raise DataError(f"{model.name}: {engine} gave no output {output.name!r}; it gave: {', '.join(tensors)}")
-
-
-def _tensors(link: Link, model: ModelInfo, sample: Sample, *, taps: bool) -> Iterable[tuple[TensorInfo, Array]]:
-    """Runs one sample and yields what the device computed: the outputs, or every tensor after its step."""
-    link.write_inputs(model, sample)
-    if not taps:
-        link.run(model)
-        yield from ((tensor, link.read_tensor(model, tensor)) for tensor in model.outputs)
-        return
-    for step in range(model.steps):
-        link.step(model, step)
-        yield from ((tensor, link.read_tensor(model, tensor)) for tensor in model.tensors if tensor.step == step)
-
-
-def _expected_of(tensors: Mapping[str, Array], tensor: TensorInfo) -> Array | None:
-    if not tensor.name_cut:
-        return tensors.get(tensor.name)
-    return next((data for name, data in tensors.items() if tensor.matches(name)), None)
-
-
-def _compare(
-    tally: _Tally, expected: Mapping[str, Mapping[str, Array]], sample: int, tensor: TensorInfo, got: Array
-) -> None:
-    known = False
-    for engine, tensors in expected.items():
-        want = _expected_of(tensors, tensor)
-        if want is None:
-            continue
-        known = True
-        want = np.ascontiguousarray(want)
-        if want.nbytes != tensor.bytes or want.dtype.itemsize != got.dtype.itemsize:
-            raise DataError(
-                f"{engine} gives {tensor.name!r} as {want.dtype} of shape {want.shape}, "
-                f"the device as {got.dtype} of shape {got.shape}"
-            )
-        unequal = np.frombuffer(want.tobytes(), np.uint8) != np.frombuffer(got.tobytes(), np.uint8)
-        differing = int(np.count_nonzero(unequal))
-        difference = None
-        if differing:
-            difference = _difference(engine, sample, tensor, want, got, int(np.argmax(unequal)) // want.dtype.itemsize)
-        tally.add(engine, tensor.name, tensor.bytes, difference, differing)
-    if not known:
-        tally.skipped[tensor.name] = None
-
-
-def _difference(engine: str, sample: int, tensor: TensorInfo, want: Array, got: Array, element: int) -> Difference:
-    index = tuple(int(part) for part in np.unravel_index(element, want.shape)) if want.ndim else ()
-    return Difference(
-        engine=engine,
-        sample=sample,
-        tensor=tensor.name,
-        index=index,
-        expected=want.reshape(-1)[element].item(),
-        got=got.reshape(-1)[element].item(),
-    )
 
 
 def _first_parted(
@@ -248,9 +169,9 @@ def _first_parted(
     the device does not compute the same twice."""
     sample = {name: data[index] for name, data in inputs.items()}
     expected = {name: engine(sample) for name, engine in engines.items()}
-    tally = _Tally()
-    for tensor, got in _tensors(link, model, sample, taps=True):
-        _compare(tally, expected, index, tensor, got)
-        if tally.first is not None:
-            return tally.first
-    return None
+    tally = Tally()
+    link.write_inputs(model, sample)
+    for tensor, got in compared_tensors(link, model, link.layers(model), LAYERS):
+        if tally.compare(expected, index, tensor, got) is not None:
+            break
+    return tally.first

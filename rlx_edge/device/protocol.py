@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx_edge.device.device_text import printable
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 FROM_DEVICE = 0x80
 NO_STEP = 0xFFFFFFFF
 
@@ -29,6 +29,8 @@ class Command(IntEnum):
     READ = 9
     RESET = 10
     PING = 11
+    ROW = 12
+    IMAGE = 13
 
 
 BUSY = 0xC0
@@ -61,11 +63,11 @@ EXPLAIN = {
     Status.BAD_LENGTH: "the request has a wrong length ({detail} bytes)",
     Status.BAD_MODEL: "its firmware has {detail} model(s), not as many as asked for",
     Status.BAD_TENSOR: "the model has {detail} such tensor(s), not as many as asked for",
-    Status.BAD_RANGE: "the bytes asked for lie outside the tensor of {detail} bytes, or end it too early",
+    Status.BAD_RANGE: "the bytes asked for lie outside the {detail} bytes that are there, or end an input too early",
     Status.GAP: "the input has {detail} bytes so far, and the write would leave a gap",
     Status.NO_INPUT: "input {detail} is not complete: every run needs all inputs sent anew",
     Status.NOT_READY: "the tensor is not in the arena now (step {detail} completes it)",
-    Status.BAD_STEP: "step {detail} is the next one: steps run in order",
+    Status.BAD_STEP: "step {detail} is the next one: steps run in order, and so do the rows of a step",
     Status.NO_ARENA: "the model needs a larger arena than the firmware's {detail} bytes",
     Status.UNSUPPORTED: "this firmware does not offer that",
     Status.OLD_SEQUENCE: "the request is older than the last one that was executed: is another program using the port?",
@@ -92,7 +94,8 @@ class Hello:
 @dataclass(frozen=True)
 class TensorInfo:
     """A tensor of a model on the device. `step` completes it (None for inputs); `output` is its position among the
-    outputs or None; `scale` is 0 for tensors that are not quantized."""
+    outputs or None; `scale` is 0 for tensors that are not quantized; `rows` is not 0 when only some of its rows exist
+    at a time."""
 
     index: int
     name: str
@@ -104,6 +107,7 @@ class TensorInfo:
     output: int | None
     scale: float
     zero_point: int
+    rows: int = 0
     name_cut: bool = field(default=False)
 
     def matches(self, name: str) -> bool:
@@ -137,12 +141,14 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class LayerInfo:
-    """What one step does; `macs` are multiply-accumulates."""
+    """What one step does; `macs` are multiply-accumulates. A stage makes `rows` rows of its tensors one by one; `rows`
+    is 0 for other steps."""
 
     step: int
     name: str
     op: str
     macs: int
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ class Fault:
 _DTYPES: dict[int, np.dtype[np.generic]] = {1: np.dtype("int8"), 2: np.dtype("<i4"), 3: np.dtype("<f4")}
 _HELLO = struct.Struct("<HHIIIIIB")
 _MODEL = struct.Struct("<16sIIHBBBB")
-_TENSOR = struct.Struct("<IIfiBBBB6H")
+_TENSOR = struct.Struct("<IIfiBBBB6HH")
 
 
 class Payload:
@@ -220,7 +226,9 @@ def read_model(payload: bytes, index: int) -> tuple[ModelInfo, int]:
 
 def read_tensor_info(payload: bytes, index: int) -> TensorInfo:
     reader = Payload(payload)
-    size, step, scale, zero_point, is_input, output, dtype, rank, *dims = _TENSOR.unpack(reader.take(_TENSOR.size))
+    size, step, scale, zero_point, is_input, output, dtype, rank, *dims, rows = _TENSOR.unpack(
+        reader.take(_TENSOR.size)
+    )
     name, cut = reader.string()
     return TensorInfo(
         index=index,
@@ -233,15 +241,16 @@ def read_tensor_info(payload: bytes, index: int) -> TensorInfo:
         output=None if output == 0xFF else output,
         scale=scale,
         zero_point=zero_point,
+        rows=rows,
         name_cut=cut,
     )
 
 
 def read_layer(payload: bytes, step: int) -> LayerInfo:
     reader = Payload(payload)
-    macs = int.from_bytes(reader.take(4), "little")
+    macs, rows = struct.unpack("<II", reader.take(8))
     op, name = reader.string()[0], reader.string()[0]
-    return LayerInfo(step, name, op, macs)
+    return LayerInfo(step, name, op, macs, rows)
 
 
 def read_fault(payload: bytes) -> Fault:

@@ -67,7 +67,7 @@ class BoardLimits:
     options: Options
     limits: Mapping[str, int]
     parity: str | None
-    taps: bool
+    layers: bool
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Reader:
             options=Options(Optimize(optimize), **budgets),
             limits={key: table.number(key, high=2**53) for key in BOARD_LIMITS if table.has(key)},
             parity=table.text("parity") if table.has("parity") else None,
-            taps=table.flag("taps") if table.has("taps") else False,
+            layers=table.flag("layers") if table.has("layers") else False,
         )
         table.done()
         parse_samples(found.parity)
@@ -156,8 +156,8 @@ class _Reader:
         where = f"{self._where}: [boards.{name}]"
         if not found.limits and found.parity is None:
             raise EdgeError(f"{where}: holds no limit; there are {', '.join(BOARD_LIMITS)} and parity")
-        if found.taps and found.parity is None:
-            raise EdgeError(f'{where}: taps says what parity compares: add parity = "0:8", say')
+        if found.layers and found.parity is None:
+            raise EdgeError(f'{where}: layers says what parity compares: add parity = "0:8", say')
         asked = [key for key in NEED_EMULATOR if key in found.limits or (key == "parity" and found.parity)]
         if asked and found.board.emulation is None:
             raise EdgeError(f"{where}: no emulator runs this board, so {', '.join(asked)} cannot be measured here")

@@ -146,7 +146,7 @@ class _BoardCheck:
         started = time.monotonic()
         shown = _staged(self._progress, f"{self._name}: parity")
         try:
-            result = api.parity(folder, self._samples, emulate=True, taps=self._limits.taps, progress=shown)
+            result = api.parity(folder, self._samples, emulate=True, layers=self._limits.layers, progress=shown)
         except EdgeError as error:
             return self._unmeasured([PARITY], str(error))
         if result.compared_bytes == 0:

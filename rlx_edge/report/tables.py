@@ -13,7 +13,6 @@ from rlx_edge.device.boards import Board
 from rlx_edge.device.build import FirmwareSizes
 from rlx_edge.device.device_text import printable
 from rlx_edge.device.doctor import Check
-from rlx_edge.device.parity import ParityResult
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
@@ -120,25 +119,6 @@ def sizes_text(sizes: FirmwareSizes) -> str:
         f"flash {sizes.flash_bytes:,} bytes, RAM {sizes.ram_bytes:,} bytes, stack {sizes.stack_bytes:,} bytes reserved "
         f"(the link adds {sizes.link_flash_bytes:,} of flash and {sizes.link_ram_bytes:,} of RAM)"
     )
-
-
-def parity_table(result: ParityResult) -> Table:
-    rows = [
-        (short(row.tensor), row.engine, row.compared_bytes, row.differing_bytes)
-        for row in sorted(result.rows, key=lambda r: r.engine)
-    ]
-    total = ("total", "", result.compared_bytes, result.differing_bytes)
-    title = f"parity of {escape(result.board)} over {counted(result.inputs, 'input')}"
-    return table(title, ("tensor", "compared with", "bytes", "differing"), rows, total)
-
-
-def parity_verdict(result: ParityResult) -> str:
-    if result.exact:
-        return f"exact: {result.compared_bytes:,} bytes compared, none differs"
-    if result.compared_bytes == 0:
-        return "nothing was compared"
-    first = result.first_parted or result.first_difference
-    return f"NOT exact: {result.differing_bytes:,} of {result.compared_bytes:,} bytes differ; first: {first}"
 
 
 def quality_table(quality: Quality) -> Table:

@@ -102,7 +102,7 @@ static void frame_request(uint8_t *body, uint32_t command, uint32_t size)
 static void random_request(void)
 {
     uint8_t body[RLX_LINK_BODY_BYTES];
-    uint32_t size = draw(8) == 0 ? draw(RLX_LINK_MAX_PAYLOAD + 1) : (uint32_t[]){ 0, 1, 4, 8, 10, 12 }[draw(6)];
+    uint32_t size = draw(8) == 0 ? draw(RLX_LINK_MAX_PAYLOAD + 1) : (uint32_t[]){ 0, 1, 4, 6, 8, 10, 12 }[draw(7)];
     uint8_t *payload = body + RLX_LINK_HEADER_BYTES;
     uint32_t command = draw(50) == 0 ? draw(256) : draw(LINK_COMMANDS);
     for (uint32_t i = 0; i < size; i++) {
@@ -129,14 +129,14 @@ static void random_request(void)
 /* The next request of a client that writes inputs in order, runs and reads; now and then it strays. */
 static void sensible_request(void)
 {
-    static uint32_t model, input, offset, next_step;
+    static uint32_t model, input, offset, next_step, next_row;
     uint8_t body[RLX_LINK_BODY_BYTES] = { 0 };
     uint8_t *payload = body + RLX_LINK_HEADER_BYTES;
     const rlx_model_t *now = test_models[model];
     payload[0] = (uint8_t)model;
     if (draw(30) == 0 || model == TEST_MODELS - 1) {
         model = draw(TEST_MODELS);
-        input = offset = next_step = 0;
+        input = offset = next_step = next_row = 0;
         frame_request(body, LINK_CLEAR, 1);
     } else if (input < now->input_count) {
         uint32_t left = now->tensors[input].bytes - offset;
@@ -155,6 +155,10 @@ static void sensible_request(void)
             offset = 0;
         }
         frame_request(body, LINK_WRITE, 8 + bytes);
+    } else if (now->stage_count != 0 && next_step == 0 && next_row < now->stages->rows && draw(3) != 0) {
+        rlx_link_set32(payload + 8, next_row++);
+        next_step = next_row == now->stages->rows;
+        frame_request(body, LINK_ROW, 12);
     } else if (draw(3) == 0) {
         rlx_link_set32(payload + 4, next_step++);
         payload[1] = (uint8_t)(draw(9) == 0);
@@ -171,7 +175,7 @@ static void sensible_request(void)
         frame_request(body, LINK_READ, 10);
     }
     if (next_step >= now->steps && draw(6) == 0) {
-        input = offset = next_step = 0;
+        input = offset = next_step = next_row = 0;
     }
 }
 

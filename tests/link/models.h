@@ -7,7 +7,7 @@
 #include "rlx_link.h"
 
 #define TEST_ARENA_BYTES 4112u
-#define TEST_MODELS 5u
+#define TEST_MODELS 6u
 
 /* What the model "crash" is asked to do, by the value of its input. */
 typedef enum { CRASH_FAULT = 1, CRASH_RESET = 2, CRASH_HANG = 3, CRASH_TEXT = 4 } crash_t;
@@ -16,7 +16,7 @@ typedef enum { CRASH_FAULT = 1, CRASH_RESET = 2, CRASH_HANG = 3, CRASH_TEXT = 4 
 void test_crash(crash_t how);
 
 /* 0 chain: out = { sum of (x + b[0]) * 3, runs so far }; 1 other: reverses; 2 bytes: sums up a prefix; 3 crash;
- * 4 huge: needs a larger arena than there is. */
+ * 4 rows: a stage of two layers, and a sum; 5 huge: needs a larger arena than there is. */
 extern const rlx_model_t *const test_models[TEST_MODELS];
 
 #endif

@@ -17,7 +17,7 @@
 #include "../rlx/rlx.h"
 #include "../rlx/rlx_bundle.h"
 
-#if RLX_API_VERSION != 1 || RLX_BUNDLE_KERNELS != KERNELS
+#if RLX_API_VERSION != 2 || RLX_BUNDLE_KERNELS != KERNELS
 #error "tiny: the files in rlx/ are not those that this model was generated with; generate the bundle again"
 #endif
 #if defined(__arm__) && !defined(__ARM_ARCH_7EM__)
