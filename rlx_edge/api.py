@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +23,18 @@ from rlx_edge.check import check_model
 from rlx_edge.data import Data, load_data
 from rlx_edge.device.boards import Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
+from rlx_edge.device.compare import Engine, Sample
 from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.firmware import ExpectedFirmware, WrongFirmwareError
 from rlx_edge.device.link import Link
 from rlx_edge.device.memory import check_memory
-from rlx_edge.device.parity import ExpectedFirmware, ParityResult, Sample, run_parity
+from rlx_edge.device.parity import ParityResult, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.scope import Scope, find_layer
 from rlx_edge.device.toolchain import find_compiler
+from rlx_edge.diagnosis.diagnose import diagnose
+from rlx_edge.diagnosis.divergence import ADVICE, Diagnosis
+from rlx_edge.diagnosis.flash import flash_difference, places_of, weights_difference
 from rlx_edge.engines import Progress, is_float, predict
 from rlx_edge.errors import DeviceError, EdgeError
 from rlx_edge.evaluate import evaluate
@@ -164,11 +169,44 @@ def parity(
     inputs = {names[name]: values for name, values in data.inputs.items()}
     until, layer = (name and find_layer(bundled.plan.all_tensors, names, name) for name in (until, layer))
     scope = Scope(layers, until, layer)
+    known = engines(bundled)
     with _connect_any(firmware, port, emulate) as link:
-        result = run_parity(
-            link, bundled.name, inputs, engines(bundled), scope=scope, firmware=expected, progress=progress
-        )
-    return replace(result, stands_for={names[t.name]: t.sources for t in bundled.plan.all_tensors})
+        try:
+            result = run_parity(link, bundled.name, inputs, known, scope=scope, firmware=expected, progress=progress)
+        except WrongFirmwareError as error:
+            if not (error.same_model and link.device.image_bytes):
+                raise
+            raise _explained(error, link, bundled, models, firmware, progress) from error
+        why = None
+        if result.first_difference is not None:
+            sample = {name: values[result.first_difference.sample] for name, values in inputs.items()}
+            why = _diagnosed(link, bundled, sample, known)
+    stands_for = {names[tensor.name]: tensor.sources for tensor in bundled.plan.all_tensors}
+    return replace(result, stands_for=stands_for, diagnosis=why)
+
+
+def _diagnosed(link: Link, bundled: BundledModel, sample: Sample, known: Mapping[str, Engine]) -> Diagnosis:
+    try:
+        return diagnose(link, bundled, sample, known)
+    except DeviceError as error:  # what was compared so far is still worth showing
+        return Diagnosis("not repeatable", f"looking for the reason ended: {error}", ADVICE["not repeatable"])
+
+
+def _explained(
+    error: DeviceError,
+    link: Link,
+    bundled: BundledModel,
+    models: Sequence[BundledModel],
+    firmware: Firmware | None,
+    progress: Progress | None,
+) -> DeviceError:
+    """The same error with what differs in flash, which is read for that."""
+    if firmware is None:
+        cause = weights_difference(link, bundled.plan, progress)
+    else:
+        places = places_of(firmware.elf, {model.name: model.plan for model in models})
+        cause = flash_difference(link, firmware.binary.read_bytes(), places, progress)
+    return DeviceError(f"{error}; {cause.kind}: {cause.why}")
 
 
 @contextmanager

@@ -57,7 +57,7 @@ from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, out, print_json, progress, say
-from rlx_edge.report.parity_tables import parity_facts, parity_table, parity_verdict
+from rlx_edge.report.parity_tables import diagnosis_lines, parity_facts, parity_table, parity_verdict
 
 MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
 BUILD_ONLY_MODEL = Annotated[str | None, typer.Option("--model", help="which model, when the build holds several")]
@@ -159,6 +159,8 @@ def _finish_parity(result: ParityResult, json: bool, more: dict[str, Any] | None
     else:
         out.print(parity_table(result))
         say(parity_verdict(result))
+        for line in () if result.diagnosis is None else diagnosis_lines(result.diagnosis):
+            say(line)
     if not result.exact:
         raise typer.Exit(1)
 

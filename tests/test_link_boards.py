@@ -15,9 +15,10 @@ from link_device import BadLine, Wire
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import Firmware, build_firmware
 from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.firmware import ExpectedFirmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import FaultError, NoAnswerError
-from rlx_edge.device.parity import ExpectedFirmware, run_parity
+from rlx_edge.device.parity import run_parity
 from rlx_edge.device.scope import LAYERS, Scope
 from rlx_edge.errors import DeviceError
 from rlx_edge.resources import firmware_dir

@@ -10,8 +10,9 @@ import pytest
 from link_device import HostDevice
 
 from rlx_edge.device.compare import Difference
+from rlx_edge.device.firmware import ExpectedFirmware
 from rlx_edge.device.link import Link
-from rlx_edge.device.parity import ExpectedFirmware, run_parity
+from rlx_edge.device.parity import run_parity
 from rlx_edge.device.protocol import TensorInfo
 from rlx_edge.device.scope import LAYERS
 from rlx_edge.errors import DataError, DeviceError

@@ -165,37 +165,44 @@ rlx_link_status_t rlx_link_check_run(const rlx_link_t *link, uint32_t index, rlx
     return LINK_OK;
 }
 
-/* Executes the next step; returns the counter's ticks, 0 without a counter. */
+void rlx_link_end_step(rlx_link_t *link, const rlx_model_t *model)
+{
+    link->next_step++;
+    link->next_row = 0;
+    link->phase = link->next_step == model->steps ? RLX_LINK_DONE : RLX_LINK_RUNNING;
+}
+
+/* Makes the rows that are left of a stage that was begun. */
+static void finish_stage(rlx_link_t *link, const rlx_model_t *model)
+{
+    const rlx_stage_t *stage = rlx_link_stage(model, link->next_step);
+    while (link->next_row < stage->rows) {
+        (void)rlx_link_run_row(link, model, stage);
+    }
+    rlx_link_end_step(link, model);
+}
+
+/* Executes the next step; returns the counter's ticks, 0 without a counter and for a stage that was begun. */
 static uint64_t run_step(rlx_link_t *link, const rlx_model_t *model)
 {
     const rlx_link_port_t *port = link->port;
     bool counting = port->count_start != NULL && port->count_stop != NULL;
     uint64_t ticks = 0;
+    if (link->next_row != 0) {
+        finish_stage(link, model);
+        return 0;
+    }
     link->phase = RLX_LINK_RUNNING;
     if (counting) {
         port->count_start(port->ctx);
     }
-    if (link->next_row != 0) { /* some rows of a stage are there already */
-        const rlx_stage_t *stage = rlx_link_stage(model, link->next_step);
-        while (link->next_row < stage->rows) {
-            (void)rlx_link_run_row(link, model, stage);
-        }
-    } else {
-        model->step(link->arena, link->next_step);
-    }
+    model->step(link->arena, link->next_step);
     if (counting) {
         ticks = port->count_stop(port->ctx);
     }
     rlx_link_end_step(link, model);
     rlx_link_forget_row(link);
     return ticks;
-}
-
-void rlx_link_end_step(rlx_link_t *link, const rlx_model_t *model)
-{
-    link->next_step++;
-    link->next_row = 0;
-    link->phase = link->next_step == model->steps ? RLX_LINK_DONE : RLX_LINK_RUNNING;
 }
 
 /* The steps from the next one on that are run before the computer hears again; their cost goes to *macs. */
@@ -231,8 +238,8 @@ rlx_link_status_t rlx_link_run(rlx_link_t *link, const uint8_t *in, uint32_t siz
     return LINK_OK;
 }
 
-/* in: model u8, flags u8, 0 u16, step u32. reply: ticks u64, stack u32: the bytes of stack that the step used, when
- * asked for. */
+/* in: model u8, flags u8, 0 u16, step u32. reply: ticks u64; when asked for, the bytes of stack that the
+ * step used, u32, and those that it never touched, u32. */
 rlx_link_status_t rlx_link_step(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
 {
     const rlx_link_port_t *port = link->port;
@@ -250,15 +257,16 @@ rlx_link_status_t rlx_link_step(rlx_link_t *link, const uint8_t *in, uint32_t si
         return rlx_link_fail(out, LINK_UNSUPPORTED, 0);
     }
     rlx_link_busy(link, link->next_step, model->layers[link->next_step].macs);
-    uint32_t unused = 0;
+    uint32_t before = 0;
     if (measure) {
         port->stack_paint(port->ctx);
-        unused = port->stack_unused(port->ctx);
+        before = port->stack_unused(port->ctx);
     }
     uint64_t ticks = run_step(link, model);
-    uint32_t used = measure ? unused - port->stack_unused(port->ctx) : 0;
+    uint32_t left = measure ? port->stack_unused(port->ctx) : 0;
     rlx_link_put64(out, ticks);
-    rlx_link_put32(out, used);
+    rlx_link_put32(out, before - left);
+    rlx_link_put32(out, left);
     return LINK_OK;
 }
 

@@ -25,9 +25,11 @@ from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.text import identifier
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
+from rlx_edge.device.compare import Engine
 from rlx_edge.device.emulator import Emulator
+from rlx_edge.device.firmware import ExpectedFirmware
 from rlx_edge.device.link import Link
-from rlx_edge.device.parity import Engine, ExpectedFirmware, run_parity
+from rlx_edge.device.parity import run_parity
 from rlx_edge.device.scope import Scope
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.formats.rlx import load_rlx

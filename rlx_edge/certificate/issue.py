@@ -36,7 +36,8 @@ from rlx_edge.data import Data
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import BUILD_FILE, BUNDLE, Firmware, generated_files
 from rlx_edge.device.doctor import check_emulator
-from rlx_edge.device.parity import ExpectedFirmware, ParityResult, run_parity
+from rlx_edge.device.firmware import ExpectedFirmware
+from rlx_edge.device.parity import ParityResult, run_parity
 from rlx_edge.device.protocol import Hello
 from rlx_edge.device.scope import Scope
 from rlx_edge.engines import Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from rlx_edge.device.protocol import TensorInfo
 from rlx_edge.errors import DataError
 
 Array = npt.NDArray[Any]
+Sample = Mapping[str, Array]
+Engine = Callable[[Sample], Mapping[str, Array]]
+"""From one sample's inputs to its tensors, both by the device's names."""
 
 
 @dataclass(frozen=True)

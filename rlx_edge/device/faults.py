@@ -7,7 +7,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 
 from rlx_edge.device.protocol import Fault
-from rlx_edge.device.symbols import find_source_line
+from rlx_edge.device.symbols import find_source_line, find_symbol
 
 # Bits of the Configurable Fault Status Register (Armv7-M and Armv8-M Mainline), the telling ones first.
 _CFSR = (
@@ -32,12 +32,23 @@ _BFAR_VALID = 1 << 15
 def describe(fault: Fault, elf: Path | None) -> str:
     """One phrase, such as `bus error at address 0xdead0000 in conv_rows (rlx_conv2d.c:88), called from ...`."""
     cause = next((text for bit, text in _CFSR if fault.cfsr & bit), "HardFault")
+    if _below_stack(fault, elf):
+        cause = "stack overflow (the stack pointer is below the stack)"
     if fault.cfsr & _BFAR_VALID:
         cause += f" at address 0x{fault.bfar:08x}"
     if not fault.pc:
         return f"{cause} at an unknown place"
     caller = f", called from {_place(elf, (fault.lr & ~1) - 2)}" if _is_code(fault.lr) else ""
     return f"{cause} in {_place(elf, fault.pc)}{caller}"
+
+
+def _below_stack(fault: Fault, elf: Path | None) -> bool:
+    """Whether the stack had left its memory: cores without CFSR do not tell, nor do others where memory lies below."""
+    try:
+        limit = None if elf is None else find_symbol(elf, "__stack_limit")
+    except (OSError, ELFError):
+        return False
+    return limit is not None and fault.sp < limit
 
 
 def _is_code(lr: int) -> bool:

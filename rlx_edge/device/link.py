@@ -49,10 +49,12 @@ RESET_REASONS = {1: "power-on", 2: "the reset pin", 3: "software", 4: "the watch
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step cost: counter ticks (0 without a counter), and bytes of stack where they were measured."""
+    """What one step cost: counter ticks (0 without a counter), and bytes of stack that it used and left, where they
+    were measured."""
 
     ticks: int
     stack_bytes: int
+    stack_left: int
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ class Link:
         """Runs one step, which must be the next; the tensors that it completes can be read until the one after."""
         payload = _STEP_HEADER.pack(model.index, _STEP_STACK if measure_stack else 0, 0, step)
         reply = self._ask(Command.STEP, payload, f"running step {step} of {model.name}")
-        return StepResult(*struct.unpack_from("<QI", reply))
+        return StepResult(*struct.unpack_from("<QII", reply))
 
     def step_rows(self, model: ModelInfo, layer: LayerInfo) -> dict[int, Array]:
         """Runs a stage, which must be the next step, row by row. Returns the tensors of which only some rows exist at a

@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy.typing as npt
 
-from rlx_edge.device.compare import Difference, Tally, expected_of
+from rlx_edge.device.compare import Difference, Engine, Tally, expected_of
+from rlx_edge.device.firmware import ExpectedFirmware, check_firmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import ModelInfo, TensorInfo
 from rlx_edge.device.scope import LAYERS, OUTPUTS, Scope, compared_tensors
-from rlx_edge.errors import DataError, DeviceError
+from rlx_edge.diagnosis.divergence import Diagnosis
+from rlx_edge.errors import DataError
 
 Array = npt.NDArray[Any]
-Sample = Mapping[str, Array]
-Engine = Callable[[Sample], Mapping[str, Array]]
 Observe = Callable[[TensorInfo, Array], None]
-
-
-@dataclass(frozen=True)
-class ExpectedFirmware:
-    """What a build says of its firmware: hashes of the models (32 hex digits, by name), and zlib's CRC-32 over the
-    image in flash, or None where another build made the image."""
-
-    model_hashes: Mapping[str, str]
-    image_crc: int | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class ParityResult:
     """The outcome. `inputs` counts samples; bytes count every comparison, so that two engines compare each byte twice.
     `first_parted` is set on a difference: the first tensor, in the order of the steps, that differs on the sample of
     `first_difference`. `skipped` names tensors that were read but that no engine knows. `stands_for`: the source
-    model's tensors that a tensor computes, by its name on the device."""
+    model's tensors that a tensor computes, by its name on the device. `diagnosis`: the reason of the difference."""
 
     board: str
     inputs: int
@@ -60,34 +51,12 @@ class ParityResult:
     first_parted: Difference | None
     skipped: tuple[str, ...]
     stands_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
 
     @property
     def exact(self) -> bool:
         """Whether bytes were compared and none differs."""
         return self.compared_bytes > 0 and self.differing_bytes == 0
-
-
-def check_firmware(link: Link, model: ModelInfo, expected: ExpectedFirmware) -> None:
-    """Raises DeviceError unless the device runs the firmware of that build, with the weights undamaged."""
-    device = link.device
-    wanted = expected.model_hashes.get(model.name)
-    if wanted is None:
-        names = ", ".join(expected.model_hashes)
-        raise DeviceError(f"the build has no model {model.name!r}; it has: {names}")
-    if model.hash != wanted:
-        raise DeviceError(
-            f"{link.port}: the device runs another version of {model.name!r} "
-            f"(hash {model.hash[:12]}, the build's is {wanted[:12]}): flash the build again"
-        )
-    if device.image_bytes and expected.image_crc is not None and device.image_crc != expected.image_crc:
-        raise DeviceError(
-            f"{link.port}: the device's firmware is not the build's (CRC {device.image_crc:08x} over "
-            f"{device.image_bytes} bytes, the build's is {expected.image_crc:08x}): flash the build again"
-        )
-    if not model.weights_ok:
-        raise DeviceError(
-            f"{link.port}: the weights of {model.name!r} in the device's flash are damaged: flash the build again"
-        )
 
 
 def run_parity(

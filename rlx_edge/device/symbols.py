@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,14 @@ def find_source_line(elf: Path, address: int) -> SourceLine | None:
         if found is None:
             return None
         return SourceLine(file=found[0], line=found[1], function=_find_function(image, address))
+
+
+def find_symbol(elf: Path, name: str) -> int | None:
+    """The address of a symbol, or None where the symbol table has none of that name."""
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        found = table.get_symbol_by_name(name) if isinstance(table, SymbolTableSection) else None
+        return int(found[0]["st_value"]) if found else None
 
 
 def _find_line(image: Any, address: int) -> tuple[str, int] | None:

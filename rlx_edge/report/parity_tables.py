@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from rlx_edge.device.parity import ParityResult, TensorRow
+from rlx_edge.diagnosis.divergence import Diagnosis
 from rlx_edge.report.tables import counted, short, table
+
+
+_TOGETHER = "\N{NO-BREAK SPACE}"
 
 
 def parity_table(result: ParityResult) -> Table:
@@ -48,6 +54,18 @@ def parity_verdict(result: ParityResult) -> str:
     return f"NOT exact: {result.differing_bytes:,} of {result.compared_bytes:,} bytes differ; first: {first}"
 
 
+def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
+    """What a person reads: the cause first, then where it was found and the numbers there."""
+    lines = [f"{diagnosis.cause}: {diagnosis.why}", f"what to do: {diagnosis.advice}"]
+    if diagnosis.tensor:
+        place = f"{diagnosis.tensor}[{', '.join(map(str, diagnosis.element))}]"
+        lines.insert(0, f"first to part: {place}, made in step {diagnosis.step}")
+        numbers = [f"{name} {value}".replace(" ", _TOGETHER) for name, value in diagnosis.account]
+        broken = textwrap.wrap(", ".join(numbers), 110, initial_indent="    ", subsequent_indent="    ")
+        lines[1:1] = [line.replace(_TOGETHER, " ") for line in broken]
+    return lines
+
+
 def parity_facts(result: ParityResult) -> Mapping[str, Any]:
     """The keys of `rlx-edge parity --json`."""
     first = result.first_parted or result.first_difference
@@ -64,4 +82,5 @@ def parity_facts(result: ParityResult) -> Mapping[str, Any]:
     ]
     keys = ("board", "inputs", "compared_bytes", "differing_bytes", "exact")
     found = {key: getattr(result, key) for key in keys}
-    return found | {"first_difference": str(first) if first else None, "tensors": tensors}
+    why = None if result.diagnosis is None else asdict(result.diagnosis)
+    return found | {"first_difference": str(first) if first else None, "diagnosis": why, "tensors": tensors}

@@ -1,0 +1,1 @@
+"""Why a device does not compute what the laptop computed."""

@@ -1,0 +1,74 @@
+"""The first tensor that parts, and all that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx_edge.ir import Array, Graph, Node
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence:
+    """A node of the lowered graph whose operands the device had right and whose value it has wrong.
+
+    `operands`: values of all operands, constants included. `want`: the reference's value; `host`: host C's, None where
+    it keeps none; `got`: the device's, of the same shape and dtype, or flat when only its first rows were made.
+    """
+
+    graph: Graph
+    node: Node
+    operands: tuple[Array, ...]
+    want: Array
+    host: Array | None
+    got: Array
+
+    @property
+    def whole(self) -> bool:
+        return self.got.shape == self.want.shape
+
+    @property
+    def element(self) -> tuple[int, ...]:
+        """Where the first element lies that differs."""
+        flat = self.want.reshape(-1)[: self.got.size] != self.got.reshape(-1)
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(flat)), self.want.shape))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What was found: one of the kinds below, and what shows it, in one sentence without its full stop."""
+
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a sample parts: `cause` and `why` (one sentence), and what to do. Where a tensor was found: its name on the
+    device, the step that makes it, the first element that differs and the numbers behind that element."""
+
+    cause: str
+    why: str
+    advice: str
+    tensor: str = ""
+    step: int | None = None
+    element: tuple[int, ...] = ()
+    account: tuple[tuple[str, str], ...] = ()
+
+
+# The kinds, as they are reported, and what to do about each.
+ADVICE = {
+    "different weights": "flash the build again",
+    "stale firmware": "flash the build again",
+    "damaged flash": "flash the build again",
+    "different rounding": "compile the kernels of the bundle unchanged, with a compiler that keeps to C11",
+    "padding": "compile the C of the bundle unchanged",
+    "saturation": "compile the C of the bundle unchanged",
+    "overflow": "compile the C of the bundle unchanged, without flags that narrow int",
+    "overlapping memory": "generate the bundle anew; where it stays, report it as a bug of rlx-edge",
+    "memory corruption": "look for an interrupt, a DMA transfer or a pointer that writes there",
+    "stack overrun": "reserve more stack (stack_bytes in the board file)",
+    "not repeatable": "look at power supply, clock, flash wait states, and at what else writes to the arena",
+    "another kernel": "compile the C of the bundle unchanged; where that was so, report it with the bundle",
+}
