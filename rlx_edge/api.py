@@ -21,6 +21,7 @@ from rlx_edge.cgen.predict import predict as predict_costs
 from rlx_edge.cgen.target import TARGETS, get_target
 from rlx_edge.check import check_model
 from rlx_edge.data import Data, load_data
+from rlx_edge.device.board_profile import BoardProfile, profile_board
 from rlx_edge.device.boards import Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
 from rlx_edge.device.compare import Engine, Sample
@@ -252,6 +253,15 @@ def profile(out: Path | str, model: str | None = None) -> Profile:
     return profile_emulated(board, firmware, bundled.name).beside(predict_costs(bundled.plan))
 
 
+def profile_on(port: str, out: Path | str, model: str | None = None) -> BoardProfile:
+    """Cycles and stack of each step of a build's model, on the board that is connected to `port`."""
+    firmware, board, models = open_build(out)
+    bundled = pick(models, model)
+    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32)
+    with connect(firmware, board, port) as link:
+        return profile_board(link, bundled.name, expected, predict_costs(bundled.plan))
+
+
 __all__ = [
     "EdgeError",
     "Optimize",
@@ -273,6 +283,7 @@ __all__ = [
     "open_build",
     "parity",
     "profile",
+    "profile_on",
     "quality",
     "quantize",
     "read_explanation",

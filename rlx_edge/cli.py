@@ -13,9 +13,10 @@ import typer
 from rlx_edge.cli_boards import boards, new_board
 from rlx_edge.cli_certificate import verify
 from rlx_edge.cli_check import check
-from rlx_edge.cli_device import build, demo, deploy, doctor, parity, profile
+from rlx_edge.cli_device import build, demo, deploy, doctor, parity
 from rlx_edge.cli_inspect import inspect
 from rlx_edge.cli_models import convert, evaluate, generate, run
+from rlx_edge.cli_profile import profile
 from rlx_edge.cli_quantize import quantize
 from rlx_edge.errors import EdgeError
 from rlx_edge.report.console import note, say

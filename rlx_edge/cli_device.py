@@ -12,8 +12,7 @@ import typer
 from rlx_edge import api
 from rlx_edge.certificate.facts import statement
 from rlx_edge.certificate.issue import certify
-from rlx_edge.cgen.bundle import is_bundle
-from rlx_edge.cgen.options import DEFAULT, Optimize, Options
+from rlx_edge.cgen.options import Optimize, Options
 from rlx_edge.cgen.text import identifier, suggest_identifier
 from rlx_edge.cli_options import (
     BoardName,
@@ -55,7 +54,7 @@ from rlx_edge.errors import DeviceError, EdgeError, ToolError
 from rlx_edge.files import replacing
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
-from rlx_edge.report import cost_tables, tables
+from rlx_edge.report import tables
 from rlx_edge.report.console import note, out, print_json, progress, say
 from rlx_edge.report.parity_tables import diagnosis_lines, parity_facts, parity_table, parity_verdict
 
@@ -163,44 +162,6 @@ def _finish_parity(result: ParityResult, json: bool, more: dict[str, Any] | None
             say(line)
     if not result.exact:
         raise typer.Exit(1)
-
-
-def profile(
-    source: Annotated[Path, typer.Argument(help="a build folder, or a model (with --board)", show_default=False)],
-    board: Annotated[str | None, typer.Option("--board", help="build the model for this board first")] = None,
-    model: BUILD_ONLY_MODEL = None,
-    optimize: OptimizeFor = Optimize.BALANCED,
-    flash_budget: FlashBudget = None,
-    ram_budget: RamBudget = None,
-    stack_budget: StackBudget = None,
-    json: Json = False,
-) -> None:
-    """Instructions per layer, flash, RAM and stack, counted in the emulator, beside what was predicted."""
-    options = Options(optimize, flash_budget, ram_budget, stack_budget)
-    if not source.exists() and source.suffix not in MODEL_SUFFIXES:
-        raise EdgeError(f"there is no folder {source}")
-    if is_bundle(source):
-        raise EdgeError(f"{source}: this is a bundle; build it for a board first (rlx-edge build)")
-    if source.is_dir():
-        if options != DEFAULT:
-            raise EdgeError(f"{source} is built already: give --optimize and budgets to rlx-edge build")
-        if board is not None:
-            raise EdgeError(f"{source} is built already: give --board to rlx-edge build")
-        made = api.profile(source, model)
-    else:
-        with tempfile.TemporaryDirectory(prefix="rlx-edge-") as folder:
-            _build(load_int8(source), source, board or DEFAULT_BOARD, None, Path(folder), options)
-            made = api.profile(Path(folder), model)
-    if json:
-        print_json("profile", dataclasses.asdict(made))
-        return
-    out.print(cost_tables.profile_table(made))
-    if made.predicted_instructions is not None:
-        say(cost_tables.profile_verdict(made))
-    say(
-        f"flash {made.flash_bytes:,} bytes, RAM {made.ram_bytes:,} bytes, stack used {made.stack_bytes:,} bytes "
-        f"(the link adds {made.link_flash_bytes:,} of flash and {made.link_ram_bytes:,} of RAM)"
-    )
 
 
 def deploy(

@@ -59,11 +59,12 @@ class StepResult:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """One step of a profile: what it does and what it cost."""
+    """One step of a profile: what it does and what it cost. `stack_left` is None where the firmware cannot measure."""
 
     layer: LayerInfo
     ticks: int
     stack_bytes: int
+    stack_left: int | None
 
 
 def print_text(line: str) -> None:
@@ -277,7 +278,7 @@ class Link:
                     raise
                 measure = False
                 cost = self.step(model, layer.step)
-            steps.append(StepProfile(layer, cost.ticks, cost.stack_bytes))
+            steps.append(StepProfile(layer, cost.ticks, cost.stack_bytes, cost.stack_left if measure else None))
         return tuple(steps)
 
     # ---- The device -------------------------------------------------------------------------------------------

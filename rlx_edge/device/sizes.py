@@ -36,6 +36,31 @@ def image_bytes(elf: Path) -> bytes:
     return bytes(image)
 
 
+@dataclass(frozen=True)
+class Section:
+    """A section of an image and where its bytes lie: `memory` is "flash", "RAM", or "flash and RAM" for initial
+    values, which start-up copies."""
+
+    name: str
+    bytes: int
+    memory: str
+
+
+def sections(elf: Path) -> tuple[Section, ...]:
+    """The sections of an image that take memory, in the order of the file."""
+    found = []
+    with elf.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            flags, size = section["sh_flags"], section["sh_size"]
+            if not flags & SH_FLAGS.SHF_ALLOC or not size:
+                continue
+            loaded = section["sh_type"] != "SHT_NOBITS"
+            writable = bool(flags & SH_FLAGS.SHF_WRITE)
+            memory = "RAM" if not loaded else "flash and RAM" if writable else "flash"
+            found.append(Section(section.name, size, memory))
+    return tuple(found)
+
+
 def image_sizes(elf: Path) -> ImageSizes:
     """Flash, RAM and stack bytes of a linked image."""
     ram = stack = 0

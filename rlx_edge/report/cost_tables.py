@@ -8,7 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from rlx_edge.cgen.predict import LayerPrediction, Prediction
+from rlx_edge.device.board_profile import BoardProfile
 from rlx_edge.device.profile import Profile
+from rlx_edge.device.sizes import Section
 from rlx_edge.report.tables import short, table
 
 PORTABLE = "portable"
@@ -45,6 +47,32 @@ def profile_table(profile: Profile) -> Table:
         total = (*total, "", profile.predicted_instructions, whole)
     title = f"{escape(profile.model)} on {profile.board}: instructions (emulated, not cycles)"
     return table(title, columns, rows, total)
+
+
+def board_profile_table(profile: BoardProfile) -> Table:
+    """Cycles of each layer, beside the instructions that were predicted where the cost model knows the core."""
+    rows = [
+        (
+            short(layer.name),
+            layer.op,
+            layer.macs,
+            layer.cycles,
+            layer.predicted_instructions if layer.predicted_instructions is not None else "",
+            layer.stack_bytes if profile.stack_bytes is not None else "",
+        )
+        for layer in profile.layers
+    ]
+    told = [layer.predicted_instructions for layer in profile.layers if layer.predicted_instructions is not None]
+    macs = sum(layer.macs for layer in profile.layers)
+    total = ("total", "", macs, profile.cycles, sum(told) if told else "", profile.stack_bytes or "")
+    title = f"{escape(profile.model)} on {escape(profile.board)}: cycles of a clock of {profile.count_hz:,} Hz"
+    return table(title, ("layer", "op", "MACs", "cycles", "predicted instructions", "stack"), rows, total)
+
+
+def sections_table(found: Sequence[Section]) -> Table:
+    """What the image takes, section by section."""
+    rows = [(section.name, section.memory, section.bytes) for section in found]
+    return table("sections of the image, the link included", ("section", "in", "bytes"), rows)
 
 
 def profile_verdict(profile: Profile) -> str:

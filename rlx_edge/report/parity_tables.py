@@ -14,7 +14,6 @@ from rlx_edge.device.parity import ParityResult, TensorRow
 from rlx_edge.diagnosis.divergence import Diagnosis
 from rlx_edge.report.tables import counted, short, table
 
-
 _TOGETHER = "\N{NO-BREAK SPACE}"
 
 
