@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlx_edge.cgen.arrange import arrange
 from rlx_edge.cgen.choose import choose
 from rlx_edge.cgen.costs import CoreCosts, costs_of, typical_costs
-from rlx_edge.cgen.memory import Layout, occupied, placed
+from rlx_edge.cgen.memory import Layout, fullest_step
 from rlx_edge.cgen.options import Options
 from rlx_edge.cgen.plan import Step
 from rlx_edge.cgen.target import TargetConfig
@@ -57,9 +57,8 @@ def _stack_over(costs: CoreCosts, steps: Sequence[Step], options: Options) -> st
 
 
 def _ram_error(graph: Graph, steps: Sequence[Step], layout: Layout, budget: int) -> EdgeError:
-    held = occupied(placed(graph, steps, layout.offsets, layout.scratch_offsets), len(steps))
-    largest = graph.nodes[steps[held.index(max(held))].node]
+    layer, held = fullest_step(graph, steps, layout.offsets, layout.scratch_offsets)
     return EdgeError(
-        f"--ram-budget {budget:,}: layer {largest.name!r} needs most, {max(held):,} bytes while it runs, and "
+        f"--ram-budget {budget:,}: layer {layer!r} needs most, {held:,} bytes while it runs, and "
         f"{layout.arena_bytes:,} bytes is the smallest budget that can be met"
     )

@@ -20,6 +20,7 @@ from rlx_edge.cgen.plan import Step, constants_of
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import Graph, Node
+from rlx_edge.ir.graph import brief
 from rlx_edge.ir.ops import Leaf
 
 Found = tuple[tuple[Candidate, ...], tuple[str, ...]]
@@ -114,8 +115,8 @@ def _within_stack(
     if max(least, default=0) > budget:
         node = nodes[least.index(max(least))]
         raise EdgeError(
-            f"--stack-budget {budget:,}: layer {node.name!r} needs most, and {max(least):,} bytes is the smallest "
-            "budget that can be met"
+            f"--stack-budget {budget:,}: layer {brief(node.name)!r} needs most, and {max(least):,} bytes is "
+            "the smallest budget that can be met"
         )
     return [[way for way in choices if way.stack_bytes <= budget] for choices in ways]
 
@@ -138,6 +139,6 @@ def _flash_error(
     }
     largest = max(by_index, key=lambda node: by_index[node].own_bytes)
     return EdgeError(
-        f"--flash-budget {budget:,}: layer {nodes[largest].name!r} needs most, {by_index[largest].own_bytes:,} bytes, "
-        f"and {smallest:,} bytes is the smallest budget that can be met"
+        f"--flash-budget {budget:,}: layer {brief(nodes[largest].name)!r} needs most, "
+        f"{by_index[largest].own_bytes:,} bytes, and {smallest:,} bytes is the smallest budget that can be met"
     )

@@ -16,6 +16,7 @@ from rlx_edge.cgen.overlap import Overlaps, Presence, StepOverlap
 from rlx_edge.cgen.placement import Puzzle, arena_of, place
 from rlx_edge.cgen.plan import Step
 from rlx_edge.ir import Graph
+from rlx_edge.ir.graph import brief
 
 ALIGNMENT = 16
 """Of the arena, of scratch memory and of the tensors that the caller reads and writes."""
@@ -218,6 +219,14 @@ def occupied(buffers: Iterable[tuple[int, Buffer]], steps: int) -> list[int]:
         for step in range(max(buffer.first, 0), min(buffer.last + 1, steps)):
             spans[step].append((at, at + buffer.bytes))
     return [_covered(found) for found in spans]
+
+
+def fullest_step(
+    graph: Graph, steps: Sequence[Step], offsets: Mapping[int, int], scratch_offsets: Mapping[int, int]
+) -> tuple[str, int]:
+    """The layer during which most bytes of the arena are in use, and how many."""
+    held = occupied(placed(graph, steps, offsets, scratch_offsets), len(steps))
+    return brief(graph.nodes[steps[held.index(max(held))].node].name), max(held)
 
 
 def _covered(spans: Iterable[tuple[int, int]]) -> int:

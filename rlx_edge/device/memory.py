@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlx_edge.cgen.costs import CoreCosts, costs_of
+from rlx_edge.cgen.memory import fullest_step
 from rlx_edge.cgen.options import Optimize
-from rlx_edge.cgen.plan import Plan
+from rlx_edge.cgen.plan import Plan, constants_of
 from rlx_edge.cgen.target import get_target
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import max_payload
+from rlx_edge.device.chips import Region
 from rlx_edge.errors import EdgeError
+from rlx_edge.ir.graph import brief
 
 
 def check_memory(board: Board, plans: Mapping[str, Plan]) -> None:
@@ -27,24 +30,47 @@ def check_memory(board: Board, plans: Mapping[str, Plan]) -> None:
     parts = []
     flash = flash_bytes(costs, plans)
     if flash > placement.code.bytes:
-        parts.append(f"{flash:,} bytes of {placement.code.name}, and there are {placement.code.bytes:,}")
+        parts.append(f"{_over(flash, placement.code)}; most of it is {_largest_constants(plans)}")
     arena = max((plan.arena_bytes for plan in plans.values()), default=0)
     ram = costs.start_up_ram + costs.link_ram + 2 * max_payload(board) + board.stack_bytes
     if placement.arena != placement.data and arena > placement.arena.bytes:
-        parts.append(f"{arena:,} bytes of {placement.arena.name}, and there are {placement.arena.bytes:,}")
+        parts.append(f"{_over(arena, placement.arena)}; {_fullest(plans)}")
     elif placement.arena == placement.data and ram + arena > placement.data.bytes:
-        parts.append(
-            f"{ram + arena:,} bytes of {placement.data.name} (arena {arena:,}, stack {board.stack_bytes:,}, link "
-            f"{costs.link_ram + 2 * max_payload(board):,}), and there are {placement.data.bytes:,}"
-        )
+        link = costs.link_ram + 2 * max_payload(board)
+        shares = f"arena {arena:,}, stack {board.stack_bytes:,}, link {link:,}"
+        parts.append(f"{_over(ram + arena, placement.data)} ({shares}); {_fullest(plans)}")
     stack = max((plan.stack_bytes for plan in plans.values()), default=0)
     if stack > board.stack_bytes:
-        parts.append(f"{stack:,} bytes of stack, and the board reserves {board.stack_bytes:,}")
+        over = stack - board.stack_bytes
+        parts.append(f"{stack:,} bytes of stack, {over:,} more than the board reserves ({board.stack_bytes:,})")
     if parts:
         hints = [*_hints(plans, board, flash, ram), "a larger board"]
         raise EdgeError(
             f"{', '.join(plans)} will not fit {board.name}: needs {'; '.join(parts)}; try {' or '.join(hints)}"
         )
+
+
+def _over(needed: int, region: Region) -> str:
+    over = needed - region.bytes
+    return f"{needed:,} bytes of {region.name}, {over:,} more than there are ({region.bytes:,})"
+
+
+def _largest_constants(plans: Mapping[str, Plan]) -> str:
+    """The layer with most bytes in flash."""
+    sizes = {
+        brief(plan.graph.nodes[step.node].name): sum(constant.values.nbytes for constant in constants_of(step.calls))
+        for plan in plans.values()
+        for step in plan.steps
+    }
+    layer = max(sizes, key=lambda name: sizes[name], default="")
+    return f"layer {layer!r} ({sizes.get(layer, 0):,} bytes of constants)"
+
+
+def _fullest(plans: Mapping[str, Plan]) -> str:
+    """The layer during which most of the largest arena is in use."""
+    plan = max(plans.values(), key=lambda plan: plan.arena_bytes)
+    layer, held = fullest_step(plan.graph, plan.steps, plan.offsets, plan.scratch_offsets)
+    return f"the arena is fullest in layer {layer!r} ({held:,} bytes)"
 
 
 def _hints(plans: Mapping[str, Plan], board: Board, flash: int, ram: int) -> list[str]:

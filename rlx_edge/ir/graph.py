@@ -85,6 +85,12 @@ class Graph:
         return replace(self, metadata={**self.metadata, **entries})
 
 
+def brief(name: str) -> str:
+    """A node's name for a message: of several joined by semicolons (TFLite's fused tensors) the last, and its end."""
+    last = name.rsplit(";", 1)[-1] or name
+    return last if len(last) <= 60 else f"...{last[-57:]}"
+
+
 class GraphBuilder:
     """Builds a graph node by node; the only place where nodes are made.
 
