@@ -9,6 +9,8 @@ from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import ModelInfo
 from rlx_edge.errors import DeviceError
 
+FLASH_AGAIN = "flash the build again: rlx-edge flash BUILD"
+
 
 class WrongFirmwareError(DeviceError):
     """The device runs other firmware than the build's. `same_model`: the model is the build's, but its bytes in flash,
@@ -38,17 +40,17 @@ def check_firmware(link: Link, model: ModelInfo, expected: ExpectedFirmware) -> 
     if model.hash != wanted:
         raise WrongFirmwareError(
             f"{link.port}: stale firmware: the device runs another version of {model.name!r} "
-            f"(hash {model.hash[:12]}, the build's is {wanted[:12]}): flash the build again",
+            f"(hash {model.hash[:12]}, the build's is {wanted[:12]}): {FLASH_AGAIN}",
             same_model=False,
         )
     if device.image_bytes and expected.image_crc is not None and device.image_crc != expected.image_crc:
         raise WrongFirmwareError(
             f"{link.port}: the device's firmware is not the build's (CRC {device.image_crc:08x} over "
-            f"{device.image_bytes} bytes, the build's is {expected.image_crc:08x}): flash the build again",
+            f"{device.image_bytes} bytes, the build's is {expected.image_crc:08x}): {FLASH_AGAIN}",
             same_model=True,
         )
     if not model.weights_ok:
         raise WrongFirmwareError(
-            f"{link.port}: the weights of {model.name!r} in the device's flash are damaged: flash the build again",
+            f"{link.port}: the weights of {model.name!r} in the device's flash are damaged: {FLASH_AGAIN}",
             same_model=True,
         )

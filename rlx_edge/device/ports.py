@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import serial
@@ -96,7 +98,12 @@ def _refuse_busy(port: str, *, including_self: bool) -> None:
     own = f"(pid {os.getpid()})"
     others = [holder for holder in holders(port) if including_self or not holder.endswith(own)]
     if others and _is_terminal(port):
-        raise DeviceError(f"{port}: the port is in use by {', '.join(others)}; close that first")
+        raise _in_use(port, others)
+
+
+def _in_use(port: str, who: Sequence[str]) -> DeviceError:
+    kill = f": kill {' '.join(re.findall(r'pid ([0-9]+)', ' '.join(who)))}" if who else ""
+    return DeviceError(f"{port}: the port is in use by {', '.join(who) or 'another program'}; close that first{kill}")
 
 
 def _is_terminal(port: str) -> bool:
@@ -118,8 +125,7 @@ def _explain(port: str, baud: int, error: OSError | ValueError) -> DeviceError:
     if number in (errno.EACCES, errno.EPERM):
         return DeviceError(f"{port}: no permission to open the port; {_permission_advice(port)}")
     if number in (errno.EAGAIN, errno.EBUSY):
-        who = ", ".join(holders(port)) or "another program"
-        return DeviceError(f"{port}: the port is in use by {who}; close that first")
+        return _in_use(port, holders(port))
     if isinstance(error, ValueError) and "aud" in str(error):
         return DeviceError(f"{port}: the port cannot run at {baud} baud")
     reason = os.strerror(number) if number else str(error)

@@ -59,9 +59,9 @@ class Diagnosis:
 
 # The kinds, as they are reported, and what to do about each.
 ADVICE = {
-    "different weights": "flash the build again",
-    "stale firmware": "flash the build again",
-    "damaged flash": "flash the build again",
+    "different weights": "flash the build again: rlx-edge flash BUILD",
+    "stale firmware": "flash the build again: rlx-edge flash BUILD",
+    "damaged flash": "flash the build again: rlx-edge flash BUILD",
     "different rounding": "compile the kernels of the bundle unchanged, with a compiler that keeps to C11",
     "padding": "compile the C of the bundle unchanged",
     "saturation": "compile the C of the bundle unchanged",
