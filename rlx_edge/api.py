@@ -27,12 +27,16 @@ from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_
 from rlx_edge.device.compare import Engine, Sample
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.firmware import ExpectedFirmware, WrongFirmwareError
+from rlx_edge.device.flash import Flashed, Wishes
+from rlx_edge.device.flash import flash as flash_build
+from rlx_edge.device.flash_job import Report
 from rlx_edge.device.link import Link
 from rlx_edge.device.memory import check_memory
 from rlx_edge.device.parity import ParityResult, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.scope import Scope, find_layer
 from rlx_edge.device.toolchain import find_compiler
+from rlx_edge.device.usb import find_port
 from rlx_edge.diagnosis.diagnose import diagnose
 from rlx_edge.diagnosis.divergence import ADVICE, Diagnosis
 from rlx_edge.diagnosis.flash import flash_difference, places_of, weights_difference
@@ -122,23 +126,31 @@ def pick(models: tuple[BundledModel, ...], name: str | None) -> BundledModel:
     return models[names.index(name)]
 
 
+def port_or_emulator(board: Board, port: str | None, emulate: bool) -> str | None:
+    """The serial port that `connect` takes, None for the emulator. Raises DeviceError as that does."""
+    if port is not None or board.purely_emulated:
+        return port
+    if emulate:
+        if board.emulation is None:
+            raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
+        return None
+    otherwise = ", or run it in the emulator (--emulate)" if board.emulation is not None else ""
+    return find_port(board, otherwise=otherwise)
+
+
 @contextmanager
 def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulate: bool = False) -> Iterator[Link]:
-    """A link to the device: on `port`, or with the firmware started in the emulator.
+    """A link to the device: on `port`, or on the port that has the board's USB id, or with the firmware started in the
+    emulator.
 
     Purely emulated boards need no port; a board that one can buy runs in the emulator only with `emulate`.
-    Raises DeviceError when there is neither a port nor an emulator.
+    Raises DeviceError when there is neither a port nor an emulator, and when two connected boards match.
     """
+    port = port_or_emulator(board, port, emulate)
     if port is not None:
         with Link.open(port, board.baud, elf=firmware.elf) as link:
             yield link
         return
-    if board.emulation is None:
-        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
-    if not (board.purely_emulated or emulate):
-        raise DeviceError(
-            f"{board.name}: name the serial port it is on (--port), or run it in the emulator (--emulate)"
-        )
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
         yield link
 
@@ -246,6 +258,19 @@ class _Engine:
         return {self._names[name]: values for name, values in tensors.items() if name in self._names}
 
 
+def flash(
+    folder: Path | str, wishes: Wishes | None = None, *, board: str | None = None, progress: Report | None = None
+) -> Flashed:
+    """Write the image of a build to its board, and ask the device which image it runs then.
+
+    `board`: refuse a build of any other one. `progress` gets a stage, what is done, and how much there is, 0 where that
+    is not known. Raises ToolError and DeviceError.
+    """
+    return flash_build(
+        Path(folder), wishes or Wishes(), progress or (lambda stage, done, total: None), board_name=board
+    )
+
+
 def profile(out: Path | str, model: str | None = None) -> Profile:
     """Instructions, flash, RAM and stack of a build, counted in the emulator, beside what was predicted."""
     firmware, board, models = open_build(out)
@@ -275,6 +300,7 @@ __all__ = [
     "effort",
     "evaluate",
     "explain",
+    "flash",
     "generate",
     "get_target",
     "load",

@@ -9,6 +9,7 @@ import typer
 
 from rlx_edge.cli_options import Json
 from rlx_edge.device.boards import load_boards, own_boards_dir
+from rlx_edge.device.flash_facts import METHODS, PROBES
 from rlx_edge.device.new_board import Facts
 from rlx_edge.device.new_board import new_board as write_board
 from rlx_edge.report import tables
@@ -47,6 +48,9 @@ def new_board(
     code: Annotated[str | None, typer.Option("--code", help="the chip's region for code and weights")] = None,
     data: Annotated[str | None, typer.Option("--data", help="the chip's region for data and stack")] = None,
     arena: Annotated[str | None, typer.Option("--arena", help="the chip's region for the arena")] = None,
+    method: Annotated[str | None, typer.Option("--flash", help=f"how to flash it: {', '.join(METHODS)}")] = None,
+    probe: Annotated[str | None, typer.Option("--probe", help=f"for OpenOCD: {', '.join(PROBES)}")] = None,
+    drive: Annotated[str | None, typer.Option("--drive", help="label of the drive that takes an image")] = None,
     folder: Annotated[Path | None, typer.Option("-o", "--out", help="where; by default your folder of boards")] = None,
 ) -> None:
     """Write a board file of your own, which all commands then know by its name."""
@@ -64,6 +68,9 @@ def new_board(
         code=code,
         data=data,
         arena=arena,
+        method=method,
+        probe=probe,
+        drive=drive,
     )
     path = write_board(name, folder or own_boards_dir(), facts, like=like, chip=chip)
     say(f"wrote {path}")

@@ -38,6 +38,7 @@ from rlx_edge.cli_options import (
     check_import,
     check_suffix,
     load_int8,
+    note_untested,
     open_model,
     warn,
 )
@@ -50,7 +51,7 @@ from rlx_edge.device.doctor import check_emulator, run_checks
 from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import is_float
-from rlx_edge.errors import DeviceError, EdgeError, ToolError
+from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.files import replacing
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
@@ -77,18 +78,12 @@ def build(
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
     firmware = _build(load_int8(model), model, board, name, out_dir, options)
     _print_sizes(firmware, json)
-    _note_untested(load_board(board))
+    note_untested(load_board(board))
 
 
 def _build(graph: Graph, path: Path, board: str, name: str | None, out_dir: Path, options: Options) -> Firmware:
     in_c = identifier(name or suggest_identifier(path.name))
     return api.build({in_c: graph}, load_board(board), out_dir, options=options)
-
-
-def _note_untested(board: Board) -> None:
-    """Said where firmware for a real board is made, until somebody has run it on one."""
-    if board.hardware and not board.hardware_tested:
-        note(f"{board.name} is untested: no such board was at hand; docs/boards.md says how its image was checked")
 
 
 def _print_sizes(firmware: Firmware, json: bool) -> None:
@@ -191,7 +186,7 @@ def deploy(
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
     _check_before_deploy(load_board(board), out_dir, port, emulate)
     if port is not None:
-        _note_untested(load_board(board))
+        note_untested(load_board(board))
     graph = open_model(model, dims)
     checks = None
     if check or is_float(graph):
@@ -218,13 +213,7 @@ def deploy(
 
 def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, emulate: bool) -> None:
     """What would fail at the end, checked before the long work."""
-    if port is None and board.emulation is None:
-        raise DeviceError(f"{board.name}: no emulator runs this board; name its serial port (--port)")
-    if port is None and not (board.purely_emulated or emulate):
-        raise DeviceError(
-            f"{board.name}: name the serial port it is on (--port), or run it in the emulator (--emulate)"
-        )
-    if port is None and not (emulator := check_emulator()).ok:
+    if api.port_or_emulator(board, port, emulate) is None and not (emulator := check_emulator()).ok:
         raise ToolError(f"{emulator.detail}: {emulator.how_to_fix}")
     find_compiler()
     if out_dir is not None:

@@ -11,6 +11,7 @@ import typer
 from rlx_edge.cgen.options import Optimize
 from rlx_edge.check import GIVEN_SAMPLES, Check, check_exported, check_model
 from rlx_edge.data import Data, load_data
+from rlx_edge.device.boards import Board
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError
 from rlx_edge.files import check_place
@@ -73,6 +74,12 @@ def warn(warnings: Sequence[str]) -> None:
         note(f"warning: {warning}")
     if len(warnings) > WARNINGS_SHOWN:
         note(f"warning: and {len(warnings) - WARNINGS_SHOWN} more like these; quantize --json has all of them")
+
+
+def note_untested(board: Board) -> None:
+    """Said where firmware for a real board is made, until somebody has run it on one."""
+    if board.hardware and not board.hardware_tested:
+        note(f"{board.name} is untested: no such board was at hand; docs/boards.md says how its image was checked")
 
 
 def check_suffix(path: Path, suffix: str) -> None:

@@ -20,7 +20,7 @@ def between(name: str) -> tuple[str, str]:
 
 def facts_table(boards: Iterable[Board]) -> str:
     """Markdown, a row a board."""
-    head = ("board", "core", "code", "RAM", "UART", "clock", "FPU", "where it runs")
+    head = ("board", "core", "code", "RAM", "UART", "clock", "FPU", "where it runs", "flashed by")
     return markdown(head, [_facts(board) for board in boards])
 
 
@@ -63,7 +63,15 @@ def _facts(board: Board) -> tuple[str, ...]:
     core += f" ({chip.name})" if board.hardware else ""
     clock = f"{board.core_hz // 1_000_000} MHz"
     facts = (core, _region(place.code), ram, board.uart.name, clock, FPUS[chip.fpu], "; ".join(where))
-    return (f"`{board.name}`", *facts)
+    return (f"`{board.name}`", *facts, _methods(board))
+
+
+def _methods(board: Board) -> str:
+    """The usual method first, then what else is possible."""
+    if board.flash is None:
+        return ""
+    others = [method for method in board.flash.methods if method != board.flash.method]
+    return ", ".join([f"**{board.flash.method}**", *others])
 
 
 def _region(region: Region) -> str:

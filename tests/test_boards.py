@@ -44,6 +44,8 @@ def test_all_boards_load() -> None:
     for board in boards:
         assert not board.hardware_tested  # set it only with a record of the test in docs/boards.md
         assert board.emulation is not None or board.setup
+        assert board.flash is not None and board.flash.method in board.flash.methods
+        assert board.flash.method != "gdb" or not board.hardware
 
 
 def test_the_readme_counts_the_boards() -> None:
@@ -109,7 +111,32 @@ def test_a_board_name_is_not_a_path() -> None:
         ("mps2-an386.toml", r'^code = ".*"', 'code = "ram"', "code must name a flash region of mps2-an386: flash"),
         ("mps2-an386.toml", r'^arena = ".*"', 'arena = "flash"', "arena must name a ram region of mps2-an386: ram"),
         ("mps2-an386.toml", r"^stack_bytes = \d+", "stack_bytes = 1001", "stack_bytes must be a multiple of 8"),
-        ("mps2-an386.toml", r'^method = ".*"', 'method = "magic"', "[flash]: method must be one of gdb"),
+        (
+            "mps2-an386.toml",
+            r'^method = ".*"',
+            'method = "magic"',
+            "[flash]: method must be one of daplink, gdb",
+        ),
+        (
+            "mps2-an386.toml",
+            r'^method = ".*"',
+            'method = "uf2"',
+            "method uf2 needs uf2 (labels of its drive) and",
+        ),
+        ("microbit.toml", r'^probe = ".*"', 'prob = "stlink"', "[flash]: unknown key prob; did you mean probe?"),
+        (
+            "microbit.toml",
+            r'^probe = ".*"',
+            'probe = "spoon"',
+            "probe must be one of cmsis-dap, jlink, stlink",
+        ),
+        ("microbit.toml", r'^method = ".*"\nprobe = ".*"', 'method = "openocd"', "[flash]: method openocd needs probe"),
+        ("microbit.toml", r"^daplink = .*", 'daplink = "MICROBIT"', "[flash]: daplink must be a list of texts"),
+        ("microbit.toml", r"^daplink = .*", "", "[flash]: method daplink needs daplink (labels of its drive)"),
+        ("microbit.toml", r"^drive_ids = .*", 'usb = ["0d28"]', "[flash]: usb must hold ids such as 0d28:0204"),
+        ("chips/nrf51822.toml", r"^pyocd = .*", 'pyocd = ""', "[tools]: pyocd must be a text"),
+        ("chips/nrf51822.toml", r"^pyocd = .*", "uf2_family = 1", "[tools]: the key uf2_board_id is missing"),
+        ("chips/nrf51822.toml", r"^pyocd = .*", "part = { address = 0 }", "[part]: the key manual is missing"),
         ("mps2-an386.toml", r"^\[emulator\]\n.*\n.*\n", "", "needs hardware = true or an [emulator] table"),
         ("microbit.toml", r"^tx_pin = 24\nrx_pin = 25\n", "", "the keys tx_pin and rx_pin are missing"),
         (

@@ -177,7 +177,7 @@ def test_a_board_that_nobody_has_tested_is_called_so(made: Path, tmp_path: Path)
     assert done.returncode == 0
     assert "pico is untested: no such board was at hand" in done.stderr
     assert refused("profile", tmp_path / "build").startswith("pico: no emulator runs this board")
-    assert "name its serial port (--port)" in refused("parity", tmp_path / "build", "--data", HELD_OUT)
+    assert "name the serial port it is on (--port)" in refused("parity", tmp_path / "build", "--data", HELD_OUT)
     emulated = rlx_edge("build", made / "digits.rlx", "-o", tmp_path / "emulated")
     assert "untested" not in emulated.stderr
 

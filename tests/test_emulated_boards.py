@@ -11,7 +11,7 @@ from bench_device import BENCH, Bench, build_bench, running
 from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board, load_boards
 from rlx_edge.device.build import Firmware
 from rlx_edge.device.emulator import Emulator
-from rlx_edge.device.flash import flash_gdb
+from rlx_edge.device.flash_gdb import flash_gdb
 from rlx_edge.device.symbols import find_source_line
 
 POWER_ON, PIN, SOFTWARE, FAULT = 1, 2, 3, 5

@@ -64,6 +64,21 @@ def test_from_a_chip_alone(own: Path, tmp_path: Path) -> None:
     assert firmware.board == "bare"
 
 
+def test_how_it_is_flashed(own: Path) -> None:
+    """As the board that it is like, or by OpenOCD and a common probe, or as is said."""
+    new_board("my-bit", own, Facts(), like="microbit-v2")
+    assert load_board("my-bit").flash == load_board("microbit-v2").flash
+    new_board("bare", own, Facts(core_hz=16_000_000), chip="stm32f407")
+    bare = load_board("bare").flash
+    assert bare is not None and (bare.method, bare.probe, bare.methods) == ("openocd", "cmsis-dap", ("openocd", "gdb"))
+    new_board("feather", own, Facts(method="uf2", drive="FEATHER"), like="pico")
+    feather = load_board("feather").flash
+    assert feather is not None and (feather.method, feather.uf2) == ("uf2", ("FEATHER",))
+    new_board("dap", own, Facts(method="daplink", drive="DAPLINK", probe="jlink"), like="microbit")
+    dap = load_board("dap").flash
+    assert dap is not None and (dap.daplink, dap.drive_ids, dap.probe) == (("DAPLINK",), (), "jlink")
+
+
 def test_the_own_folder_is_searched_first(own: Path) -> None:
     """For boards, and for chips: of the same name, one's own is taken."""
     (own / "chips").mkdir(parents=True)
@@ -92,6 +107,8 @@ def test_the_own_folder_is_searched_first(own: Path) -> None:
         ("mine", Facts(data="rom"), {"like": "pico"}, "mine.toml: [placement]: data must name a ram region of rp2040"),
         ("mine", Facts(stack_bytes=1001), {"like": "pico"}, "mine.toml: stack_bytes must be a multiple of 8"),
         ("mine", Facts(baud=0), {"like": "pico"}, "mine.toml: [link]: baud must be a whole number from 1"),
+        ("mine", Facts(method="daplink"), {"like": "pico"}, "mine.toml: [flash]: method daplink needs daplink (labels"),
+        ("mine", Facts(method="uf2", drive="X"), {"like": "microbit"}, "method uf2 needs uf2_family in the chip's"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_written(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx_edge.device.chips import Chip, Region, Uart, load_chip
+from rlx_edge.device.flash_facts import Flashing, read_flashing
 from rlx_edge.device.setup import Step, read_steps
 from rlx_edge.device.tables import Table
 from rlx_edge.errors import DeviceError
@@ -19,7 +20,6 @@ from rlx_edge.resources import boards_dir
 
 BOARDS_VARIABLE = "RLX_EDGE_BOARDS"
 DEFAULT_BOARD = "mps2-an386"
-FLASH_METHODS = ("gdb",)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Board:
     wiring: str | None
     setup: tuple[Step, ...]
     emulation: Emulation | None
-    flash_method: str | None
+    flash: Flashing | None
 
     @property
     def purely_emulated(self) -> bool:
@@ -151,7 +151,7 @@ def read_board(path: Path, *chips: Path) -> Board:
         wiring=link.text("wiring") if link.has("wiring") else None,
         setup=(*chip.setup, *(read_steps(table, chip.registers) if table.has("setup") else ())),
         emulation=_emulation(table.table("emulator")) if table.has("emulator") else None,
-        flash_method=_flash_method(table.table("flash")) if table.has("flash") else None,
+        flash=read_flashing(table.table("flash"), chip.tools) if table.has("flash") else None,
     )
     for part in (clock, link, table):
         part.done()
@@ -204,12 +204,6 @@ def _emulation(table: Table) -> Emulation:
     emulation = Emulation(machine=table.text("machine"), args=table.texts("args"))
     table.done()
     return emulation
-
-
-def _flash_method(table: Table) -> str:
-    method = table.text("method", FLASH_METHODS)
-    table.done()
-    return method
 
 
 def _check(where: str, board: Board) -> None:

@@ -57,6 +57,23 @@ class IdRegister:
 
 
 @dataclass(frozen=True)
+class Tools:
+    """What flashing tools call the chip; None: they do not know it, or the project does not know how they do.
+
+    `openocd` is a file of OpenOCD's scripts, `unlock` its commands that erase and unlock a chip; `pyocd` a built-in
+    target of pyocd; `uf2_family` and `uf2_board_id` are what the chip's boot ROM wants to see in UF2 files, and what it
+    says of itself. `part` tells the chip from others with the same core.
+    """
+
+    openocd: str | None = None
+    unlock: str | None = None
+    pyocd: str | None = None
+    uf2_family: int | None = None
+    uf2_board_id: str | None = None
+    part: IdRegister | None = None
+
+
+@dataclass(frozen=True)
 class ResetCause:
     """The chip's record of its last reset: the word at `address`, and masks of the bits that say why (0: none does).
 
@@ -92,6 +109,7 @@ class Chip:
     registers: Mapping[str, Register]
     setup: tuple[Step, ...]
     id: IdRegister
+    tools: Tools
     regions: Mapping[str, Region]
     uarts: Mapping[str, Uart]
 
@@ -113,6 +131,7 @@ def load_chip(path: Path) -> Chip:
         registers=registers,
         setup=read_steps(table, registers) if table.has("setup") else (),
         id=_id_register(table.table("id")),
+        tools=_tools(table.table("tools")) if table.has("tools") else Tools(),
         regions={name: _region(name, region) for name, region in table.tables("regions").items()},
         uarts={name: _uart(name, uart) for name, uart in table.tables("uarts").items()},
     )
@@ -130,6 +149,24 @@ def _id_register(table: Table) -> IdRegister:
     register = IdRegister(address=table.number("address"), mask=table.number("mask"), value=table.number("value"))
     table.done()
     return register
+
+
+def _tools(table: Table) -> Tools:
+    tools = Tools(
+        openocd=table.text("openocd") if table.has("openocd") else None,
+        unlock=table.text("unlock") if table.has("unlock") else None,
+        pyocd=table.text("pyocd") if table.has("pyocd") else None,
+        uf2_family=table.number("uf2_family") if table.has("uf2_family") else None,
+        uf2_board_id=table.text("uf2_board_id") if table.has("uf2_family") else None,
+        part=_part(table.table("part")) if table.has("part") else None,
+    )
+    table.done()
+    return tools
+
+
+def _part(table: Table) -> IdRegister:
+    table.text("manual")  # for readers of the file
+    return _id_register(table)
 
 
 def _region(name: str, table: Table) -> Region:

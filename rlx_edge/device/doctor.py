@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx_edge.device.emulator import QEMU
-from rlx_edge.device.flash import find_gdb
+from rlx_edge.device.external import find_gdb
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.errors import ToolError
 

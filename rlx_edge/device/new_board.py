@@ -23,7 +23,8 @@ SMALL_STACK, STACK = 1536, 4096
 class Facts:
     """What is known of the new board; None: as on the board that it is like, or as is usual for the chip.
 
-    Clocks in Hz. `code`, `data` and `arena` name regions of the chip.
+    Clocks in Hz. `code`, `data` and `arena` name regions of the chip. `method`, `probe` and `drive` (a label) say how
+    it is flashed.
     """
 
     title: str | None = None
@@ -39,6 +40,9 @@ class Facts:
     code: str | None = None
     data: str | None = None
     arena: str | None = None
+    method: str | None = None
+    probe: str | None = None
+    drive: str | None = None
 
 
 # Where each fact stands in a board file.
@@ -107,6 +111,7 @@ def _plain(name: str, chip: Chip) -> dict[str, Any]:
         "placement": {"code": flash, "weights": flash, "data": ram.name, "arena": ram.name},
         "clock": {},
         "link": {"uart": next(iter(chip.uarts)), "baud": 115200},
+        "flash": {"method": "openocd", "probe": "cmsis-dap"} if chip.tools.openocd else {"method": "gdb"},
     }
 
 
@@ -118,10 +123,20 @@ def _apply(values: dict[str, Any], facts: Facts) -> None:
         values["usb"] = list(facts.usb)
     for table, keys in _TABLES.items():
         values[table] |= {key: getattr(facts, key) for key in keys if getattr(facts, key) is not None}
+    _apply_flashing(values["flash"], facts)
     values["placement"]["weights"] = values["placement"]["code"]
     if "core_hz" not in values["clock"]:
         raise DeviceError("--core-hz is missing: how fast the core runs after the chip's set-up steps, in Hz")
     values["clock"].setdefault("uart_hz", values["clock"]["core_hz"])
+
+
+def _apply_flashing(values: dict[str, Any], facts: Facts) -> None:
+    values |= {key: getattr(facts, key) for key in ("method", "probe") if getattr(facts, key) is not None}
+    if facts.usb is not None:  # those of the other board's probe
+        values.pop("usb", None)
+    if facts.drive is not None:
+        values.pop("drive_ids", None)
+        values["uf2" if values["method"] == "uf2" else "daplink"] = [facts.drive]
 
 
 def _check(name: str, text: str) -> Board:

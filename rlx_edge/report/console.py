@@ -46,7 +46,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def stages() -> Iterator[StageProgress]:
-    """A progress bar for work of several stages, each with its name."""
+    """A progress bar for work of several stages, each with its name; a total of 0 is one that nobody knows."""
     with _bar() as bar:
         tasks: dict[str, TaskID] = {}
 
@@ -55,7 +55,7 @@ def stages() -> Iterator[StageProgress]:
                 for earlier in tasks.values():
                     bar.update(earlier, visible=False)
                 tasks[stage] = bar.add_task(stage)
-            bar.update(tasks[stage], completed=done, total=total)
+            bar.update(tasks[stage], completed=done, total=total or None)
 
         yield show
 
