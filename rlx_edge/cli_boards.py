@@ -9,6 +9,8 @@ import typer
 
 from rlx_edge.cli_options import Json
 from rlx_edge.device.boards import load_boards, own_boards_dir
+from rlx_edge.device.connected import connections, needs
+from rlx_edge.device.external import how_to_get
 from rlx_edge.device.flash_facts import METHODS, PROBES
 from rlx_edge.device.new_board import Facts
 from rlx_edge.device.new_board import new_board as write_board
@@ -17,13 +19,18 @@ from rlx_edge.report.console import note, out, print_json, say
 
 
 def boards(json: Json = False) -> None:
-    """The boards that firmware can be built for."""
+    """The boards that firmware can be built for, what each needs, and which are connected now."""
     found = load_boards()
+    plugged = connections(found)
     if json:
-        print_json("boards", {"boards": [tables.board_facts(board) for board in found]})
+        print_json("boards", {"boards": [tables.board_facts(board, plugged[board.name]) for board in found]})
         return
-    rows = [(b.name, b.chip.cpu, b.placement.code.bytes, b.placement.data.bytes, tables.board_state(b)) for b in found]
-    out.print(tables.table("boards", ("board", "core", "flash", "RAM", "runs in"), rows))
+    out.print(tables.boards_table(found, plugged))
+    if any(not one.sure for ones in plugged.values() for one in ones):
+        say("?: its USB id is that of several boards")
+    missing = {need.program: need.purpose for board in found for need in needs(board) if not need.found}
+    for program, purpose in missing.items():
+        say(f"{program} is not there: some boards need it to {purpose}{how_to_get(program)}")
     if any(board.hardware and not board.hardware_tested for board in found):
         say("untested: no such board was at hand; how its image was checked says docs/boards.md")
     for board in found:

@@ -18,6 +18,8 @@ HOW_TO_GET = {
     "openocd": "Debian: apt-get install --no-install-recommends openocd",
     "pyocd": "pip install pyocd",
     "gdb-multiarch": "Debian: apt-get install --no-install-recommends gdb-multiarch",
+    "arm-none-eabi-gcc": "Debian: apt-get install --no-install-recommends gcc-arm-none-eabi",
+    "qemu-system-arm": "Debian: apt-get install --no-install-recommends qemu-system-arm",
 }
 
 
@@ -37,11 +39,16 @@ class Run:
         return [line.strip() for line in self.output.splitlines() if line.strip()]
 
 
+def how_to_get(name: str) -> str:
+    """In brackets; empty for a program of the user's own choice."""
+    return f" ({HOW_TO_GET[name]})" if name in HOW_TO_GET else ""
+
+
 def find_program(name: str) -> str:
     """The path of a program. Raises `ToolError`, saying how to get it, when it is not there."""
     command = shutil.which(name)
     if command is None:
-        raise ToolError(f"{name} is not there: install it ({HOW_TO_GET[name]})")
+        raise ToolError(f"{name} is not there: install it{how_to_get(name)}")
     return command
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from rlx_edge.device.drives import find_drive, read_text, wait_for, write_file
+from rlx_edge.device.flash_facts import Flashing
 from rlx_edge.device.flash_job import Job
 from rlx_edge.device.uf2 import uf2_file
 from rlx_edge.device.usb import same_serial
@@ -43,9 +44,8 @@ def flash_by_daplink(job: Job) -> None:
         )
     how = "plug the board in, or name the drive (--drive)"
     drive = find_drive(job, job.facts.daplink, lambda path: _is_meant(job, path), how)
-    unique_id = _unique_id(drive)
-    if job.facts.drive_ids and unique_id and not unique_id.startswith(job.facts.drive_ids):
-        raise job.wrong_chip(f"{drive / DAPLINK_INFO} says Unique ID: {unique_id}")
+    if not may_be(job.facts, drive):
+        raise job.wrong_chip(f"{drive / DAPLINK_INFO} says Unique ID: {_unique_id(drive)}")
     copy = write_file(job, drive, "firmware.bin", job.firmware.binary.read_bytes())
     if not wait_for(job, "waiting for the drive to come back", lambda: _is_back(drive, copy)):
         raise DeviceError(
@@ -59,10 +59,13 @@ def flash_by_daplink(job: Job) -> None:
 
 def _is_meant(job: Job, drive: Path) -> bool:
     """Of boards with the same label, those of another kind are not meant, nor those with another serial number."""
+    return same_serial(_unique_id(drive), job.probe) if job.probe is not None else may_be(job.facts, drive)
+
+
+def may_be(facts: Flashing, drive: Path) -> bool:
+    """Whether a drive may belong to such a board: all but those whose unique id says that they do not."""
     unique_id = _unique_id(drive)
-    if job.probe is not None:
-        return same_serial(unique_id, job.probe)
-    return not unique_id or not job.facts.drive_ids or unique_id.startswith(job.facts.drive_ids)
+    return not unique_id or not facts.drive_ids or unique_id.startswith(facts.drive_ids)
 
 
 def _unique_id(drive: Path) -> str:

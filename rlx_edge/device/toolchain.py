@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from rlx_edge.device.chips import Chip
 from rlx_edge.errors import ToolError
 
+GCC = "arm-none-eabi-gcc"
 GCC_VARIABLE = "RLX_EDGE_ARM_GCC"
 CACHE_VARIABLE = "RLX_EDGE_CACHE"
 
@@ -57,7 +58,7 @@ def find_compiler() -> Compiler:
 
     Raises `ToolError`, saying what to install, when there is none or it does not run.
     """
-    wanted = os.environ.get(GCC_VARIABLE) or "arm-none-eabi-gcc"
+    wanted = os.environ.get(GCC_VARIABLE) or GCC
     command = shutil.which(wanted)
     if command is None:
         source = f"{GCC_VARIABLE} names {wanted}, which" if os.environ.get(GCC_VARIABLE) else wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.markup import escape
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import FirmwareSizes
+from rlx_edge.device.connected import Connection, needs
 from rlx_edge.device.device_text import printable
 from rlx_edge.device.doctor import Check
 from rlx_edge.ir import Graph, Node
@@ -139,7 +141,29 @@ def board_state(board: Board) -> str:
     return ", ".join(where)
 
 
-def board_facts(board: Board) -> dict[str, object]:
+def boards_table(boards: Sequence[Board], plugged: Mapping[str, Sequence[Connection]]) -> Table:
+    """What there is, how it is flashed, and what is plugged in; `?` where a USB id is that of several boards."""
+
+    def connected(board: Board) -> str:
+        return ", ".join(f"{escape(one.where)}{'' if one.sure else '?'}" for one in plugged[board.name])
+
+    rows = [
+        (
+            *(b.name, b.chip.cpu, b.placement.code.bytes, b.placement.data.bytes, board_state(b)),
+            *(_flashed_by(b), connected(b)),
+        )
+        for b in boards
+    ]
+    return table("boards", ("board", "core", "flash", "RAM", "runs in", "flashed by", "connected"), rows)
+
+
+def _flashed_by(board: Board) -> str:
+    missing = [need.program for need in needs(board) if need.purpose == "flash" and not need.found]
+    method = board.flash.method if board.flash is not None else "nothing"
+    return f"{method} (missing)" if missing else method
+
+
+def board_facts(board: Board, plugged: Sequence[Connection]) -> dict[str, object]:
     """A board for machines; flash and RAM in bytes, `wiring` as in its file."""
     return {
         "name": board.name,
@@ -151,6 +175,11 @@ def board_facts(board: Board) -> dict[str, object]:
         "hardware": board.hardware,
         "hardware_tested": board.hardware_tested,
         "wiring": board.wiring,
+        "needs": [asdict(need) for need in needs(board)],
+        "flash_method": board.flash.method if board.flash is not None else None,
+        "flash_methods": list(board.flash.methods) if board.flash is not None else [],
+        "usb": list(board.usb),
+        "connected": [asdict(found) for found in plugged],
     }
 
 
