@@ -18,7 +18,7 @@ from rlx_edge.cgen.emit import short_names
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.options import DEFAULT, Optimize, Options
 from rlx_edge.cgen.predict import predict as predict_costs
-from rlx_edge.cgen.target import TARGETS, get_target
+from rlx_edge.cgen.target import get_target
 from rlx_edge.check import check_model
 from rlx_edge.data import Data, load_data
 from rlx_edge.device.board_profile import BoardProfile, profile_board
@@ -27,6 +27,7 @@ from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_
 from rlx_edge.device.compare import Engine, Sample
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.firmware import ExpectedFirmware, WrongFirmwareError
+from rlx_edge.device.fitting import core_of
 from rlx_edge.device.flash import Flashed, Wishes
 from rlx_edge.device.flash import flash as flash_build
 from rlx_edge.device.flash_job import Report
@@ -100,7 +101,7 @@ def build(
 
 def target_of(board: Board) -> str:
     """The name of the target that a board's core is."""
-    return board.chip.cpu if board.chip.cpu in TARGETS else "portable"
+    return core_of(board)
 
 
 def open_build(out: Path | str) -> tuple[Firmware, Board, tuple[BundledModel, ...]]:

@@ -31,7 +31,8 @@ from rlx_edge.cli_options import (
     given_samples,
     open_model,
 )
-from rlx_edge.device.boards import load_board
+from rlx_edge.device.boards import load_board, load_boards
+from rlx_edge.device.fitting import fits
 from rlx_edge.device.memory import check_memory
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError, UnsupportedError
@@ -39,7 +40,8 @@ from rlx_edge.ir import Graph
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.quant.explain_json import explanation_facts, read_explanation
 from rlx_edge.report import cost_tables, explain_tables, plots, tables
-from rlx_edge.report.console import note, out, print_json, say
+from rlx_edge.report.console import note, out, print_json, progress, say
+from rlx_edge.report.fit_table import fit_facts, fit_table
 
 
 def inspect(
@@ -48,6 +50,7 @@ def inspect(
     board: Annotated[
         str | None, typer.Option("--board", help="for the core of this board, and whether it fits")
     ] = None,
+    boards: Annotated[bool, typer.Option("--boards", help="which boards it fits, by what is predicted")] = False,
     explained: Annotated[
         bool, typer.Option("--explain", help="of a model that was quantized here: why it is as good as it is")
     ] = False,
@@ -70,10 +73,15 @@ def inspect(
     if memory is not None:
         plots.check_plot(memory)
     asked = load_board(board) if board else None
+    if boards and (board or target or explained or memory):
+        raise EdgeError("--boards looks at all boards: leave out --board, --target, --explain and --memory")
     if asked is not None and target not in (None, api.target_of(asked)):
         raise EdgeError(f"--board {board} has a {api.target_of(asked)}: leave out --target {target}")
     chosen = get_target(target or (api.target_of(asked) if asked else "portable"))
     graph = open_model(model, dims)
+    if boards:
+        _inspect_boards(model, graph, options, json)
+        return
     explanation = read_explanation(graph)
     if explained and explanation is None:
         raise EdgeError(f"{model}: holds no explanation; the .rlx file that `rlx-edge quantize` writes does")
@@ -104,6 +112,21 @@ def inspect(
                 say(f"{left:,} of {facts['macs']:,} MACs are left: what no output needs is removed before")
         else:
             _say_what_runs(model, graph, chosen.name, facts)
+
+
+def _inspect_boards(model: Path, graph: Graph, options: Options, json: bool) -> None:
+    if is_float(graph):
+        raise EdgeError(float_text(model))
+    with progress("planning for each core") as report:
+        found = fits(graph, model.stem, load_boards(), options, report)
+    if json:
+        print_json("inspect-boards", {"boards": [fit_facts(fit) for fit in found]})
+    else:
+        out.print(fit_table(model.name, found))
+        for fit in found:
+            if fit.problem:
+                say(fit.problem)
+        say(f"fits {sum(not fit.problem for fit in found)} of {len(found)} boards, with start-up, link and stack")
 
 
 def _plan(graph: Graph, target: TargetConfig, options: Options) -> tuple[Plan | None, tuple[str, ...]]:
