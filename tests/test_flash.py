@@ -13,6 +13,7 @@ import pytest
 from flash_bench import J_LINK, MICROBIT, ST_LINK, Desk, build, taken, words_after
 from flash_faults import FAULTS, HEAD, PROBE, PROBES, Fault, row
 
+import rlx_edge
 from rlx_edge.device.boards import Board, load_board, load_boards
 from rlx_edge.device.build import load_firmware
 from rlx_edge.device.emulator import QEMU, Emulator
@@ -136,7 +137,25 @@ def test_a_daplink_drive_gets_the_image(desk: Desk, builds: Builds) -> None:
         said = desk.good("flash", folder)
     assert got == [image]
     assert "by daplink" in said
+    with taken(drive, "firmware.bin", len(image), comes_back=True):
+        stages: list[tuple[str, int, int]] = []
+        done = rlx_edge.flash(folder, progress=lambda *stage: stages.append(stage))
+    assert (done.method, done.image_bytes, done.port) == ("daplink", len(image), None)
+    assert ("copying to MICROBIT1", 0, len(image)) in stages
+    assert stages[-2:] == [
+        ("copying to MICROBIT1", len(image), len(image)),
+        ("waiting for the drive to come back", 0, 0),
+    ]
     assert "not verified by the device: microbit-v2: the board is not found: no serial port has the USB id" in said
+
+
+def test_firmware_of_ones_own_is_not_asked(desk: Desk, builds: Builds, tmp_path: Path) -> None:
+    """It need not speak the protocol."""
+    folder = Path(shutil.copytree(builds("nucleo-f446re"), tmp_path / "own"))
+    facts = json.loads((folder / "build.json").read_text())
+    (folder / "build.json").write_text(json.dumps(facts | {"app": "blinky"}))
+    desk.tool("openocd", ("", "", 0))
+    assert "not verified by the device: the application blinky may not speak the protocol" in desk.good("flash", folder)
 
 
 def test_a_uf2_drive_gets_the_image(desk: Desk, builds: Builds) -> None:

@@ -78,13 +78,23 @@ def run_program(command: Sequence[str], *, timeout: float, folder: Path | None =
         raise ToolError(f"{command[0]}: does not run: {error.strerror}") from error
     try:
         printed, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired as error:
+    except BaseException as error:  # also Ctrl-C: what holds the probe must not outlive this
+        _end(process)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         raise ToolError(
             f"{name} was ended after {timeout:g} s without a result: is the board powered, and is its chip awake? "
             "(--timeout allows more)"
         ) from error
-    finally:  # also on Ctrl-C; children may hold the probe after their parent has ended
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     return Run(process.returncode, printed.decode(errors="replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it started, where the system knows groups of processes."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -25,6 +25,7 @@ TIMEOUT_SECONDS = 120.0
 # A board starts within a second; its serial port may be away longer while its probe restarts.
 PORT_SECONDS = 15.0
 ANSWER_SECONDS = 3.0
+POLL_SECONDS = 0.2
 SPEAKING_APP = "parity"
 BY: Mapping[str, Callable[[Job], None]] = {
     "openocd": flash_by_openocd,
@@ -128,13 +129,12 @@ def _where_to_ask(board: Board, firmware: Firmware, wishes: Wishes, has_port: bo
     if wishes.port is not None:
         return wishes.port, ""
     deadline = time.monotonic() + (PORT_SECONDS if has_port else 0)
-    while True:
-        try:
-            return find_port(board, wishes.probe), ""
-        except DeviceError as error:
-            if time.monotonic() > deadline or "match" in str(error):
-                return None, str(error)
-        time.sleep(0.2)
+    while time.monotonic() < deadline and not connected_ports(board, wishes.probe):
+        time.sleep(POLL_SECONDS)
+    try:
+        return find_port(board, wishes.probe), ""
+    except DeviceError as error:
+        return None, str(error)
 
 
 def _check_device(port: str, board: Board, firmware: Firmware, report: Report) -> None:

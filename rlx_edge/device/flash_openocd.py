@@ -59,7 +59,7 @@ def _commands(steps: list[str]) -> list[str]:
 def _check(job: Job) -> str:
     """Tcl that stops on another chip. mdw is older than all commands that return a value."""
     part = job.part
-    read = f"set id 0x[lindex [split [capture {{mdw {part.address:#x}}}]] 1]"
+    read = f"regexp {{: ([0-9a-f]{{8}})}} [capture {{mdw {part.address:#x}}}] all word; set id 0x$word"
     return f'{read}; if {{($id & {part.mask:#x}) != {part.value:#x}}} {{error "{_WRONG}$id"}}'
 
 

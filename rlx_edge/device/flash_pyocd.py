@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from rlx_edge.device.external import Run, find_program, run_program
 from rlx_edge.device.flash_job import Job
@@ -48,7 +47,7 @@ def _the_probe(job: Job, pyocd: str) -> str:
     """The unique id of the one probe that is meant, from pyocd's own list."""
     run = run_program([pyocd, "json", "--probes"], timeout=LIST_SECONDS)
     try:
-        probes: list[dict[str, Any]] = json.loads(run.output[run.output.index("{") :])["boards"]
+        probes = json.JSONDecoder().raw_decode(run.output[run.output.index("{") :])[0]["boards"]  # between other lines
         names = {str(probe["unique_id"]): str(probe["info"]) for probe in probes}
     except (ValueError, KeyError, TypeError) as error:
         said = next(reversed(run.lines), f"exit code {run.code}")
