@@ -24,6 +24,8 @@ from rlx_edge.device.uf2 import uf2_file
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "flashing.md"
 START, END = "<!-- errors: pytest tests/test_flash.py --update-golden -->\n", "<!-- end of errors -->\n"
+SAMPLE = ("mps2-an386", "microbit")
+"""Emulated boards that are flashed in every run of the tests."""
 Builds = Callable[[str], Path]
 
 
@@ -201,8 +203,19 @@ def test_uf2_files_hold_the_image_and_nothing_else(size: int) -> None:
     assert len(memory) < 256
 
 
-@pytest.mark.parametrize("board", ["mps2-an386", "microbit"])
-def test_an_emulator_is_flashed_and_its_device_confirms_it(desk: Desk, builds: Builds, board: str) -> None:
+EMULATED = [board.name for board in load_boards() if board.emulation is not None]
+
+
+@pytest.fixture(
+    params=[name if name in SAMPLE else pytest.param(name, marks=pytest.mark.long) for name in EMULATED],
+)
+def board(request: pytest.FixtureRequest, builds: Builds) -> str:
+    """An emulated board whose build is there."""
+    builds(request.param)
+    return str(request.param)
+
+
+def test_an_emulator_is_flashed_and_its_device_confirms_it(builds: Builds, board: str, desk: Desk) -> None:
     """An empty one through its gdb server, then the running one again, the hash asked over the pty each time."""
     desk.real_tools(QEMU, *DEBUGGERS)
     firmware = load_firmware(builds(board))

@@ -20,7 +20,8 @@ class Flashing:
 
     `method` is used where nobody chooses another one of `methods`; gdb is always among these. `probe` names a file of
     OpenOCD's interface/. `uf2` and `daplink` are the labels of drives that take an image. `drive_ids`: how the unique
-    id on the drive may begin, where it tells the board. `usb`: ids of the probe, where it is not the serial port's.
+    id on the drive may begin, where it tells the board. `usb`: ids of the probe, or of the boot ROM, that are not those
+    of the serial port.
     """
 
     method: str
