@@ -113,6 +113,10 @@ def drive_that_stays(desk: Desk, build: Builds) -> str:
     return desk.refused("flash", build("microbit-v2"), "--timeout", "0.5")
 
 
+def drive_of_something_else(desk: Desk, build: Builds) -> str:
+    return desk.refused("flash", build("microbit-v2"), "--drive", desk.drive("HOLIDAYS", beach_jpg=""))
+
+
 def uf2_that_stays(desk: Desk, build: Builds) -> str:
     drive = desk.drive("RPI-RP2")
     (drive / "INFO_UF2.TXT").write_text("UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n")
@@ -264,6 +268,7 @@ FAULTS = (
     Fault("not written", "OpenOCD reads back something else", openocd("** Verify Failed **"), "differs"),
     Fault("no drive", "nothing plugged in", flash("pico"), "BOOTSEL"),
     Fault("no drive", "a drive that nobody mounted", drive_not_mounted, "udisksctl mount"),
+    Fault("no drive of a board", "--drive names another folder", drive_of_something_else, "no drive of a debug probe"),
     Fault("drive that cannot be written", "a full drive", full_drive, "No space left on device"),
     Fault("FAIL.TXT", "the drive comes back with it", fail_txt, "FAILED to reset/halt the target MCU"),
     Fault("drive that does nothing", "DAPLink never comes back", drive_that_stays, "has not come back within 0.5 s"),

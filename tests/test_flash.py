@@ -14,6 +14,7 @@ from flash_bench import J_LINK, MICROBIT, ST_LINK, Desk, build, taken, words_aft
 from flash_faults import FAULTS, HEAD, PROBE, PROBES, Fault, row
 
 import rlx_edge
+from rlx_edge.device import drives
 from rlx_edge.device.boards import Board, load_board, load_boards
 from rlx_edge.device.build import load_firmware
 from rlx_edge.device.emulator import QEMU, Emulator
@@ -21,6 +22,7 @@ from rlx_edge.device.external import DEBUGGERS
 from rlx_edge.device.flash_job import Job
 from rlx_edge.device.flash_openocd import arguments
 from rlx_edge.device.uf2 import uf2_file
+from rlx_edge.resources import boards_dir
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "flashing.md"
 START, END = "<!-- errors: pytest tests/test_flash.py --update-golden -->\n", "<!-- end of errors -->\n"
@@ -149,6 +151,51 @@ def test_a_daplink_drive_gets_the_image(desk: Desk, builds: Builds) -> None:
         ("waiting for the drive to come back", 0, 0),
     ]
     assert "not verified by the device: microbit-v2: the board is not found: no serial port has the USB id" in said
+
+
+def test_behind_a_boot_loader_a_drive_gets_a_hex_file(desk: Desk, builds: Builds, tmp_path: Path) -> None:
+    """The image of the Nano 33 BLE does not go to the start of flash, which a .bin would."""
+    own = tmp_path / "boards"
+    own.mkdir()
+    text = (boards_dir() / "nano33ble.toml").read_text()
+    (own / "nano33ble.toml").write_text(text.replace('method = "pyocd"', 'method = "daplink"\ndaplink = ["DAPLINK"]'))
+    drive, folder = desk.drive("DAPLINK", DETAILS_TXT="Unique ID: 0240\n"), builds("nano33ble")
+    assert "arm-none-eabi-objcopy is not there: install it" in desk.refused("flash", folder)
+    desk.real_tools("arm-none-eabi-objcopy")
+    image = (folder / "firmware.bin").read_bytes()
+    with taken(drive, "firmware.hex", 2 * len(image), comes_back=True) as got:
+        desk.good("flash", folder)
+    memory = parse_hex(got[0].decode())
+    assert bytes(memory.pop(0x10000 + i) for i in range(len(image))) == image
+    assert not memory
+
+
+def parse_hex(text: str) -> dict[int, int]:
+    """What an Intel HEX file writes, byte by address."""
+    memory: dict[int, int] = {}
+    base = 0
+    for line in text.split():
+        record = bytes.fromhex(line.removeprefix(":"))
+        assert sum(record) % 256 == 0
+        count, offset, kind, data = record[0], int.from_bytes(record[1:3]), record[3], record[4:-1]
+        assert len(data) == count
+        if kind == 0:
+            memory |= {base + offset + i: byte for i, byte in enumerate(data)}
+        elif kind in (2, 4):
+            base = int.from_bytes(data) << (4 if kind == 2 else 16)
+    return memory
+
+
+def test_a_drive_that_was_pulled_out_may_still_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "proc /proc proc rw 0 0\n/dev/sdb1 /media/you/RPI-RP2 vfat rw 0 0\n/dev/sdc /media/A\\040B vfat rw 0 0\n"
+    )
+    monkeypatch.setattr(drives, "MOUNTS", mounts)
+    assert drives.device_of(Path("/media/you/RPI-RP2")) == Path("/dev/sdb1")
+    assert drives.device_of(Path("/media/A B")) == Path("/dev/sdc")
+    assert drives.device_of(Path("/proc")) is None
+    assert drives.device_of(tmp_path) is None
 
 
 def test_firmware_of_ones_own_is_not_asked(desk: Desk, builds: Builds, tmp_path: Path) -> None:

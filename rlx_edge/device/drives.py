@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -15,6 +16,7 @@ DRIVES_VARIABLE = "RLX_EDGE_DRIVES"
 # Where systems mount removable drives, under their labels.
 PLACES = ("/media/*", "/media/*/*", "/run/media/*/*", "/Volumes/*", "/mnt/*")
 BY_LABEL = Path("/dev/disk/by-label")
+MOUNTS = Path("/proc/mounts")
 CHUNK_BYTES = 16 * 1024
 POLL_SECONDS = 0.1
 
@@ -63,20 +65,21 @@ def write_file(job: Job, drive: Path, name: str, data: bytes) -> Path:
             for done in range(0, len(data), CHUNK_BYTES):
                 job.report(f"copying to {drive.name}", done, len(data))
                 file.write(data[done : done + CHUNK_BYTES])
-            _flush(file.fileno(), target)
+            with contextlib.suppress(OSError):  # a board may be gone with the last byte; what follows tells
+                os.fsync(file.fileno())
     except OSError as error:
         raise DeviceError(f"{drive}: the image cannot be written: {error.strerror}; plug the board in again") from error
     job.report(f"copying to {drive.name}", len(data), len(data))
     return target
 
 
-def _flush(descriptor: int, target: Path) -> None:
-    """Waits until all is on the drive. The board may be gone with the last byte, and that is no error."""
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        if target.exists():
-            raise
+def device_of(drive: Path) -> Path | None:
+    """The device that is mounted there, where the system says: one that was pulled out may leave its files in sight."""
+    for line in read_text(MOUNTS).splitlines():
+        device, place = line.split(" ")[:2]
+        if place.replace("\\040", " ") == str(drive) and device.startswith("/dev/"):
+            return Path(device)
+    return None
 
 
 def wait_for(job: Job, stage: str, happened: Callable[[], bool]) -> bool:

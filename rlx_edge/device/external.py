@@ -19,6 +19,7 @@ HOW_TO_GET = {
     "pyocd": "pip install pyocd",
     "gdb-multiarch": "Debian: apt-get install --no-install-recommends gdb-multiarch",
     "arm-none-eabi-gcc": "Debian: apt-get install --no-install-recommends gcc-arm-none-eabi",
+    "arm-none-eabi-objcopy": "Debian: apt-get install --no-install-recommends binutils-arm-none-eabi",
     "qemu-system-arm": "Debian: apt-get install --no-install-recommends qemu-system-arm",
 }
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
-from rlx_edge.device.drives import find_drive, read_text, wait_for, write_file
+from rlx_edge.device.drives import device_of, find_drive, read_text, wait_for, write_file
+from rlx_edge.device.external import find_program, run_program
 from rlx_edge.device.flash_facts import Flashing
 from rlx_edge.device.flash_job import Job
 from rlx_edge.device.uf2 import uf2_file
 from rlx_edge.device.usb import same_serial
-from rlx_edge.errors import DeviceError
+from rlx_edge.errors import DeviceError, ToolError
 
 UF2_INFO, DAPLINK_INFO, FAILURE = "INFO_UF2.TXT", "DETAILS.TXT", "FAIL.TXT"
+PROBE_FILES = (DAPLINK_INFO, "MBED.HTM", "MBED.HTML", "Segger.html")
 
 
 def flash_by_uf2(job: Job) -> None:
@@ -27,8 +30,13 @@ def flash_by_uf2(job: Job) -> None:
         raise job.wrong_chip(f"{drive / UF2_INFO} says Board-ID: {board_id or 'nothing'}")
     assert tools.uf2_family is not None  # the board file would have been refused
     data = uf2_file(job.firmware.binary.read_bytes(), job.start, tools.uf2_family)
+    device = device_of(drive)
     write_file(job, drive, "firmware.uf2", data)
-    if not wait_for(job, "waiting for the board to restart", lambda: not (drive / UF2_INFO).exists()):
+
+    def gone() -> bool:
+        return not (drive / UF2_INFO).exists() or (device is not None and not device.exists())
+
+    if not wait_for(job, "waiting for the board to restart", gone):
         raise DeviceError(
             f"{drive}: the board has not restarted within {job.timeout:g} s, so it has not taken the image: plug it in "
             "again, with BOOTSEL held, and repeat"
@@ -37,16 +45,13 @@ def flash_by_uf2(job: Job) -> None:
 
 def flash_by_daplink(job: Job) -> None:
     """Copies the image to the probe's drive, which goes and comes back: with FAIL.TXT if the chip was not written."""
-    if job.start != min(region.start for region in job.board.chip.regions.values() if region.kind == "flash"):
-        raise DeviceError(
-            f"{job.board.name}: its drive writes to the start of flash, and the image goes to 0x{job.start:08x}: "
-            "choose another method (--by)"
-        )
     how = "plug the board in, or name the drive (--drive)"
     drive = find_drive(job, job.facts.daplink, lambda path: _is_meant(job, path), how)
     if not may_be(job.facts, drive):
         raise job.wrong_chip(f"{drive / DAPLINK_INFO} says Unique ID: {_unique_id(drive)}")
-    copy = write_file(job, drive, "firmware.bin", job.firmware.binary.read_bytes())
+    if not any((drive / name).exists() for name in PROBE_FILES):
+        raise DeviceError(f"{drive}: is no drive of a debug probe: it holds none of {', '.join(PROBE_FILES)}")
+    copy = write_file(job, drive, *_image(job))
     if not wait_for(job, "waiting for the drive to come back", lambda: _is_back(drive, copy)):
         raise DeviceError(
             f"{drive}: the drive has not come back within {job.timeout:g} s: mount it again, and see whether it holds "
@@ -55,6 +60,21 @@ def flash_by_daplink(job: Job) -> None:
     said = read_text(drive / FAILURE)
     if (drive / FAILURE).exists():
         raise DeviceError(f"{drive}: the probe did not write the image: {_failure(said)}")
+
+
+def _image(job: Job) -> tuple[str, bytes]:
+    """Name and content of the file to copy. A .bin goes to the start of flash; a .hex says where it goes."""
+    if job.start == min(region.start for region in job.board.chip.regions.values() if region.kind == "flash"):
+        return "firmware.bin", job.firmware.binary.read_bytes()
+    objcopy = find_program("arm-none-eabi-objcopy")
+    with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:
+        file = Path(scratch) / "firmware.hex"
+        run = run_program([objcopy, "-O", "ihex", str(job.firmware.elf), str(file)], timeout=job.timeout)
+        if run.code != 0:
+            raise ToolError(
+                f"{job.firmware.elf}: cannot be made a .hex: {next(iter(run.lines), run.code)}; build it again"
+            )
+        return file.name, file.read_bytes()
 
 
 def _is_meant(job: Job, drive: Path) -> bool:
