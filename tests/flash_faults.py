@@ -240,7 +240,11 @@ def another_image(desk: Desk, build: Builds) -> str:
 
 TWO_BOARDS = (ST_LINK, "066AFF5051", "/dev/ttyACM0"), (ST_LINK, "0671FF3838", "/dev/ttyACM1")
 DAPLINK = "0240000034544e45"
-NRF52833 = "10000100:  00052833    |3(..|"
+NRF52833, NRF52840 = "10000100:  00052833    |3(..|", "10000100:  00052840    |@(..|"
+NO_REGION = "0002345 C no memory region defined for address 0x00000000 [__main__]"
+NO_CONFIG = "embedded:startup.tcl:28: Error: Can't find target/stm32f4x.cfg"
+NO_TARGET = "0000500 C Target type nrf52840 not recognized. Use 'pyocd list --targets' to see [__main__]"
+UNKNOWN = "0000500 C something new [__main__]"
 LOCKED_AP = "nRF52 device has AP lock engaged (see UICR APPROTECT register)."
 NO_BANK = "Warn : no flash bank found for address 0x08000000\n** Programming Failed **"
 NO_CHIP = "Error: init mode failed (unable to connect to the target)"
@@ -265,6 +269,13 @@ FAULTS = (
     Fault("locked chip", "an nRF52 seen by pyocd", pyocd((LOCKED, 1), ("", 0), DAPLINK), "pyocd erase --mass"),
     Fault("image too large", "a chip file with less flash", smaller_region, "too many"),
     Fault("image too large", "OpenOCD finds less flash", openocd(NO_BANK), "does not fit the flash that the chip has"),
+    Fault("image too large", "pyocd finds less flash", pyocd((NRF52840, 0), (NO_REGION, 1), DAPLINK), "does not fit"),
+    Fault("a tool that is too old", "OpenOCD lacks the chip's file", openocd(NO_CONFIG), "this OpenOCD does not know"),
+    Fault(
+        "a tool that is too old", "pyocd lacks the target", pyocd((NO_TARGET, 1), ("", 0), DAPLINK), "--upgrade pyocd"
+    ),
+    Fault("something else", "words that are not known", openocd("Error: something new"), "failed: something new"),
+    Fault("something else", "words of pyocd", pyocd((UNKNOWN, 1), ("", 0), DAPLINK), "pyocd failed: something new"),
     Fault("not written", "OpenOCD reads back something else", openocd("** Verify Failed **"), "differs"),
     Fault("no drive", "nothing plugged in", flash("pico"), "BOOTSEL"),
     Fault("no drive", "a drive that nobody mounted", drive_not_mounted, "udisksctl mount"),

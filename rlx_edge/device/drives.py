@@ -25,9 +25,17 @@ def mounted(labels: Sequence[str]) -> list[Path]:
     """Mounted drives with one of these labels; systems number further ones of the same label (RPI-RP21)."""
     chosen = os.environ.get(DRIVES_VARIABLE)
     patterns = [f"{folder}/*" for folder in chosen.split(os.pathsep)] if chosen else PLACES
-    found = {path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/")) if path.is_dir()}
+    found = {path for pattern in patterns for path in Path("/").glob(pattern.lstrip("/")) if _is_folder(path)}
     named = re.compile("|".join(rf"{re.escape(label)}[ _]?\d?" for label in labels), re.IGNORECASE)
     return sorted(path for path in found if named.fullmatch(path.name))
+
+
+def _is_folder(path: Path) -> bool:
+    """False for what cannot be looked at, as a drive that was pulled out."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def find_drive(job: Job, labels: Sequence[str], accept: Callable[[Path], bool], how: str) -> Path:

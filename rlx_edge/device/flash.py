@@ -157,4 +157,4 @@ def _hello(port: str, board: Board, firmware: Firmware) -> Hello:
         except DeviceError as error:
             if time.monotonic() > deadline:
                 raise DeviceError(f"the image was written, but the device does not confirm it: {error}") from error
-        time.sleep(0.2)
+        time.sleep(POLL_SECONDS)

@@ -20,10 +20,8 @@ PROBE_FILES = (DAPLINK_INFO, "MBED.HTM", "MBED.HTML", "Segger.html")
 
 def flash_by_uf2(job: Job) -> None:
     """Copies a UF2 file to the boot ROM's drive, which vanishes when the ROM has taken it and started it."""
-    tools, how = (
-        job.board.chip.tools,
-        "hold its BOOTSEL button while you plug the board in, or name the drive (--drive)",
-    )
+    tools = job.board.chip.tools
+    how = "hold its BOOTSEL button while you plug the board in, or name the drive (--drive)"
     drive = find_drive(job, job.facts.uf2, lambda path: (path / UF2_INFO).is_file(), how)
     board_id = _value(read_text(drive / UF2_INFO), "Board-ID")
     if board_id != tools.uf2_board_id:

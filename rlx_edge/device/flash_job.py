@@ -55,7 +55,7 @@ class Job:
         """`how`: the command that unlocks the chip."""
         return DeviceError(
             f"{self.board.name}: the chip is locked against reading and writing; unlocking erases all that is on it: "
-            f"{how}"
+            f"{how}; then unplug the board once"
         )
 
     def too_large(self, said: str) -> DeviceError:

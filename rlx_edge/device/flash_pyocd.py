@@ -7,9 +7,9 @@ import re
 
 from rlx_edge.device.external import Run, find_program, run_program
 from rlx_edge.device.flash_job import Job
-from rlx_edge.device.probes import no_probe, two_probes
+from rlx_edge.device.probes import no_chip, no_probe, two_probes
 from rlx_edge.device.usb import same_serial, usb_devices
-from rlx_edge.errors import DeviceError, ToolError
+from rlx_edge.errors import ToolError
 
 LIST_SECONDS = 30.0
 # Left alone, pyocd erases a locked chip without a word.
@@ -33,14 +33,14 @@ def flash_by_pyocd(job: Job) -> None:
     asked = run_program([pyocd, "commander", *common, "-c", f"read32 0x{job.part.address:08x}"], timeout=job.timeout)
     found = re.search(rf"{job.part.address:08x}:\s+([0-9a-f]{{8}})\b", asked.output, re.IGNORECASE)
     if asked.code != 0 or found is None or asked.first(*_LOCKED):
-        raise _failure(job, asked, unique_id)
+        raise _failure(job, asked, unique_id, written=False)
     if not job.is_part(int(found[1], 16)):
         raise job.wrong_chip(int(found[1], 16))
     job.report("writing through pyocd", 0, 0)
     image = ["--format", "bin", "-a", f"0x{job.start:08x}", str(job.firmware.binary)]
     run = run_program([pyocd, "flash", *common, *image], timeout=job.timeout)
     if run.code != 0:
-        raise _failure(job, run, unique_id)
+        raise _failure(job, run, unique_id, written=True)
 
 
 def _the_probe(job: Job, pyocd: str) -> str:
@@ -65,30 +65,27 @@ def _the_probe(job: Job, pyocd: str) -> str:
     return found[0]
 
 
-def _failure(job: Job, run: Run, unique_id: str) -> Exception:
+def _failure(job: Job, run: Run, unique_id: str, *, written: bool) -> Exception:
+    """`written`: the image was being written, so that what goes wrong is no sign of another chip."""
     target = job.board.chip.tools.pyocd
     if run.first(*_LOCKED):
         return job.locked(f"pyocd erase --mass -t {target} -u {unique_id}")
-    said = run.first(*_NO_PROBE)
-    if said:
-        return no_probe(job, said)
-    said = run.first(*_UNKNOWN)
-    if said:
-        return ToolError(f"{job.board.name}: this pyocd does not know the target {target}: pip install --upgrade pyocd")
-    said = run.first(*_TOO_LARGE)
-    if said:
-        return job.too_large(_plain(said))
-    said = run.first(*_WRONG_CHIP)
-    if said:
-        return job.wrong_chip(_plain(said))
-    said = run.first(*_NO_CHIP)
-    if said:
-        return DeviceError(
-            f"{job.board.name}: the probe is there, but no chip answers it ({_plain(said)}): is the board powered, and "
-            "are its SWD wires connected?"
-        )
+    for words, make in (
+        (_NO_PROBE, no_probe),
+        (_UNKNOWN, _too_old),
+        (_TOO_LARGE, Job.too_large),
+        (() if written else _WRONG_CHIP, Job.wrong_chip),
+        (_NO_CHIP, no_chip),
+    ):
+        said = run.first(*words)
+        if said:
+            return make(job, _plain(said))
     said = run.first(" C ", " E ") or next(reversed(run.lines), f"exit code {run.code}")
     return ToolError(f"{job.board.name}: pyocd failed: {_plain(said)}")
+
+
+def _too_old(job: Job, said: str) -> Exception:
+    return ToolError(f"{job.board.name}: this pyocd does not know the chip ({said}): pip install --upgrade pyocd")
 
 
 def _plain(line: str) -> str:

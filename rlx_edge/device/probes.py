@@ -53,6 +53,13 @@ def no_probe(job: Job, said: str) -> DeviceError:
     )
 
 
+def no_chip(job: Job, said: str) -> DeviceError:
+    return DeviceError(
+        f"{job.board.name}: the probe is there, but no chip answers it ({said}): is the board powered, and are its SWD "
+        "wires connected?"
+    )
+
+
 def _one_a_probe(devices: Sequence[UsbDevice]) -> list[UsbDevice]:
     """Some probes have several serial ports."""
     found: list[UsbDevice] = []
