@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from flash_bench import Builds, Desk, builds_of
 from hypothesis import HealthCheck, settings
 
 # Whoever runs the tests may have boards of their own, which are none of the tests' business.
@@ -21,3 +22,16 @@ settings.load_profile(os.environ.get("RLX_EDGE_TESTS", "ci"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the generated C of the golden model anew")
+
+
+@pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
+    """Builds by the name of their board, each made once."""
+    return builds_of(tmp_path_factory.mktemp("builds"))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+    """A computer with nothing on its USB ports and no tools."""
+    monkeypatch.setenv("RLX_EDGE_BOARDS", str(tmp_path / "boards"))
+    return Desk(tmp_path, monkeypatch, capsys)

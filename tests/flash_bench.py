@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,8 @@ from rlx_edge.device import drives, usb
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
 
+Builds = Callable[[str], Path]
+"""The build for a board of that name."""
 ST_LINK, MICROBIT, J_LINK = (0x0483, 0x374B), (0x0D28, 0x0204), (0x1366, 0x1015)
 
 
@@ -28,6 +30,21 @@ def build(folder: Path, board: str) -> Path:
     out = folder / board
     build_firmware(make_bundle(folder / "bundle"), ["toy"], load_board(board), out)
     return out
+
+
+def builds_of(folder: Path) -> Builds:
+    """Builds by the name of their board, each made when it is first asked for, with the tools of this computer."""
+    made: dict[str, Path] = {}
+    path = os.environ["PATH"]
+
+    def one(board: str) -> Path:
+        if board not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("PATH", path)
+                made[board] = build(folder, board)
+        return made[board]
+
+    return one
 
 
 class Desk:
@@ -87,6 +104,10 @@ class Desk:
             found = shutil.which(name, path=self._path)
             if found:
                 (self.tools / name).symlink_to(found)
+
+    def all_tools(self) -> None:
+        """What this computer has on its PATH."""
+        self._patch.setenv("PATH", self._path)
 
     def drive(self, label: str, **files: str) -> Path:
         """A mounted drive; DETAILS_TXT is DETAILS.TXT."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flash_bench import ST_LINK, Desk, taken
+from flash_bench import ST_LINK, Builds, Desk, taken
 
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import load_firmware
@@ -27,8 +27,6 @@ from rlx_edge.device.emulator import QEMU, Emulator
 from rlx_edge.device.external import DEBUGGERS
 from rlx_edge.resources import boards_dir
 
-Builds = Callable[[str], Path]
-"""The build for a board of that name."""
 Say = Callable[[Desk, Builds], str]
 """Plants a fault on a desk and returns what was said."""
 
@@ -131,7 +129,7 @@ def drive_not_mounted(desk: Desk, build: Builds) -> str:
 
 def hanging(desk: Desk, build: Builds) -> str:
     number = desk.hanging_tool("openocd")
-    said = desk.refused("flash", build("nucleo-f446re"), "--timeout", "0.5")
+    said = desk.refused("flash", build("nucleo-f446re"), "--timeout", "3")
     assert not living(int(number.read_text())), "what it started is left"
     return said
 
@@ -182,7 +180,8 @@ def held_port(desk: Desk, build: Builds) -> str:
                 said = desk.refused("flash", build("nucleo-f446re"), "--port", port)
             finally:
                 holder.kill()
-    return re.sub(r"python\S* \(pid \d+\)", "minicom (pid 4242)", said.replace(port, "/dev/ttyACM0"))
+    said = said.replace(port, "/dev/ttyACM0").replace(str(holder.pid), "4242")
+    return re.sub(r"python\S* \(", "minicom (", said)
 
 
 def forbidden_port(desk: Desk, build: Builds) -> str:
@@ -284,7 +283,7 @@ FAULTS = (
     Fault("FAIL.TXT", "the drive comes back with it", fail_txt, "FAILED to reset/halt the target MCU"),
     Fault("drive that does nothing", "DAPLink never comes back", drive_that_stays, "has not come back within 0.5 s"),
     Fault("drive that does nothing", "the boot ROM does not restart", uf2_that_stays, "has not taken the image"),
-    Fault("a tool that hangs", "OpenOCD sleeps", hanging, "openocd was ended after 0.5 s"),
+    Fault("a tool that hangs", "OpenOCD sleeps", hanging, "openocd was ended after 3 s"),
     Fault("no method", "--by magic", flash("pico", "--by", "magic"), "it can by openocd, pyocd, uf2, gdb"),
     Fault("no gdb server named", "an emulated board", flash("mps2-an386"), "-gdb tcp::1234"),
     Fault("no build", "another folder", no_build, "is not a finished build"),
@@ -297,9 +296,6 @@ FAULTS = (
     Fault("board not found", "deploy without --port", deploy("nucleo-f446re"), "the board is not found"),
     Fault("two boards", "deploy with two of them connected", deploy("nucleo-f446re", *TWO_BOARDS), "2 boards match"),
 )
-
-
-HEAD = "| fault | planted | message |\n|---|---|---|\n"
 
 
 def row(fault: Fault, message: str) -> str:

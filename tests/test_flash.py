@@ -6,12 +6,12 @@ import json
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flash_bench import J_LINK, MICROBIT, ST_LINK, Desk, build, taken, words_after
-from flash_faults import FAULTS, HEAD, PROBE, PROBES, Fault, row
+from flash_bench import J_LINK, MICROBIT, ST_LINK, Builds, Desk, taken, words_after
+from flash_faults import FAULTS, PROBE, PROBES, Fault, row
+from message_table import MessageTable
 
 import rlx_edge
 from rlx_edge.device import drives
@@ -24,32 +24,9 @@ from rlx_edge.device.flash_openocd import arguments
 from rlx_edge.device.uf2 import uf2_file
 from rlx_edge.resources import boards_dir
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "flashing.md"
-START, END = "<!-- errors: pytest tests/test_flash.py --update-golden -->\n", "<!-- end of errors -->\n"
+TABLE = MessageTable("flashing.md", "test_flash.py")
 SAMPLE = ("mps2-an386", "microbit")
 """Emulated boards that are flashed in every run of the tests."""
-Builds = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    """Builds by the name of their board, each made once."""
-    folder, made = tmp_path_factory.mktemp("builds"), {}
-
-    def one(board: str) -> Path:
-        if board not in made:
-            made[board] = build(folder, board)
-        return made[board]
-
-    return one
-
-
-@pytest.fixture
-def desk(tmp_path: Path, builds: Builds, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
-    for board in ("mps2-an386", "microbit", "microbit-v2", "nano33ble", "nrf52840dk", "nucleo-f446re", "pico"):
-        builds(board)  # while the compiler is on PATH
-    monkeypatch.setenv("RLX_EDGE_BOARDS", str(tmp_path / "boards"))
-    return Desk(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +43,14 @@ def test_each_fault_is_told_in_one_line_that_the_docs_quote(
     assert "\n" not in said
     messages[fault] = said
     if not request.config.getoption("--update-golden"):
-        assert row(fault, said) in shown_table(), "run pytest tests/test_flash.py --update-golden"
+        assert row(fault, said) in TABLE.rows, "run pytest tests/test_flash.py --update-golden"
 
 
 def test_the_docs_show_no_other_faults(messages: dict[Fault, str], request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         assert len(messages) == len(FAULTS), "run the whole file"
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
-        rows = "".join(row(fault, messages[fault]) for fault in FAULTS)
-        PAGE.write_text(before + START + HEAD + rows + END + rest.partition(END)[2], encoding="utf-8")
-    assert shown_table().count("\n") == HEAD.count("\n") + len(FAULTS)
-
-
-def shown_table() -> str:
-    return PAGE.read_text(encoding="utf-8").partition(START)[2].partition(END)[0]
+        TABLE.write("".join(row(fault, messages[fault]) for fault in FAULTS))
+    assert TABLE.rows.count("\n") == len(FAULTS)
 
 
 def test_openocd_is_told_probe_chip_place_and_file(desk: Desk, builds: Builds) -> None:
