@@ -24,6 +24,7 @@ from rlx_edge.data import Data, load_data
 from rlx_edge.device.board_profile import BoardProfile, profile_board
 from rlx_edge.device.boards import Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, build_firmware, claim_build_folder, load_firmware
+from rlx_edge.device.causes import ADVICE, Diagnosis
 from rlx_edge.device.compare import Engine, Sample
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.firmware import ExpectedFirmware, WrongFirmwareError
@@ -39,7 +40,6 @@ from rlx_edge.device.scope import Scope, find_layer
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.device.usb import find_port
 from rlx_edge.diagnosis.diagnose import diagnose
-from rlx_edge.diagnosis.divergence import ADVICE, Diagnosis
 from rlx_edge.diagnosis.flash import flash_difference, places_of, weights_difference
 from rlx_edge.engines import Progress, is_float, predict
 from rlx_edge.errors import DeviceError, EdgeError

@@ -35,6 +35,7 @@ from rlx_edge.cli_options import (
     Samples,
     StackBudget,
     Until,
+    WhichModel,
     check_import,
     check_suffix,
     load_int8,
@@ -48,6 +49,7 @@ from rlx_edge.demo import Demo
 from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board
 from rlx_edge.device.build import BUNDLE, Firmware, check_build_folder
 from rlx_edge.device.doctor import check_emulator, run_checks
+from rlx_edge.device.flash import Wishes
 from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.toolchain import find_compiler
 from rlx_edge.engines import is_float
@@ -56,11 +58,8 @@ from rlx_edge.files import replacing
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.report import tables
-from rlx_edge.report.console import note, out, print_json, progress, say
+from rlx_edge.report.console import note, out, print_json, progress, say, stages
 from rlx_edge.report.parity_tables import diagnosis_lines, parity_facts, parity_table, parity_verdict
-
-MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
-BUILD_ONLY_MODEL = Annotated[str | None, typer.Option("--model", help="which model, when the build holds several")]
 
 
 def build(
@@ -98,7 +97,7 @@ def _print_sizes(firmware: Firmware, json: bool) -> None:
 def parity(
     folder: Build,
     data: DataFile,
-    model: BUILD_ONLY_MODEL = None,
+    model: WhichModel = None,
     port: Port = None,
     samples: Samples = "0:8",
     preprocess: Preprocessing = None,
@@ -172,6 +171,7 @@ def deploy(
     name: Name = None,
     out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep the build in this folder")] = None,
     port: Port = None,
+    flash_first: Annotated[bool, typer.Option("--flash/--no-flash", help="write the image to the board first")] = True,
     emulate: Emulate = False,
     layers: Layers = False,
     dims: Dims = None,
@@ -182,10 +182,10 @@ def deploy(
     stack_budget: StackBudget = None,
     json: Json = False,
 ) -> None:
-    """Quantize if needed, generate, build, run on the board, and prove parity, in one go."""
+    """Quantize if needed, generate, build, flash, run on the board, and prove parity, in one go."""
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
-    _check_before_deploy(load_board(board), out_dir, port, emulate)
-    if port is not None:
+    on = _check_before_deploy(load_board(board), out_dir, port, emulate)
+    if on is not None:
         note_untested(load_board(board))
     graph = open_model(model, dims)
     checks = None
@@ -205,19 +205,25 @@ def deploy(
         else:
             in_c = firmware.models[0]
             note(f"wrote {firmware.elf}; the int8 model is {folder / BUNDLE / in_c / in_c}.rlx")
+        if on is not None and flash_first and not load_board(board).purely_emulated:
+            with stages() as report:
+                done = api.flash(folder, Wishes(port=on), progress=report)
+            note(f"wrote {done.image_bytes:,} bytes to {done.board} by {done.method}, verified by the device")
         with progress("parity") as report:
-            result = api.parity(folder, given, port=port, emulate=emulate, layers=layers, progress=report)
+            result = api.parity(folder, given, port=on, emulate=emulate, layers=layers, progress=report)
         more = {"flash_bytes": firmware.sizes.flash_bytes, "ram_bytes": firmware.sizes.ram_bytes}
         _finish_parity(result, json, more if checks is None else more | {"checks": checks})
 
 
-def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, emulate: bool) -> None:
-    """What would fail at the end, checked before the long work."""
-    if api.port_or_emulator(board, port, emulate) is None and not (emulator := check_emulator()).ok:
+def _check_before_deploy(board: Board, out_dir: Path | None, port: str | None, emulate: bool) -> str | None:
+    """What would fail at the end, checked before the long work. Returns the board's port, None for the emulator."""
+    on = api.port_or_emulator(board, port, emulate)
+    if on is None and not (emulator := check_emulator()).ok:
         raise ToolError(f"{emulator.detail}: {emulator.how_to_fix}")
     find_compiler()
     if out_dir is not None:
         check_build_folder(out_dir)
+    return on
 
 
 def doctor() -> None:

@@ -40,6 +40,8 @@ Engine = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object instead of text")]
 Port = Annotated[str | None, typer.Option("--port", help="serial port, or a pyserial URL such as socket://host:1")]
 Emulate = Annotated[bool, typer.Option("--emulate", help="run a board that one can buy in the emulator")]
+MODEL_SUFFIXES = (".tflite", ".onnx", ".rlx")
+WhichModel = Annotated[str | None, typer.Option("--model", help="which model, when the build holds several")]
 Layers = Annotated[bool, typer.Option("--layers", help="compare every tensor, not only the outputs")]
 Until = Annotated[
     str | None, typer.Option("--until", help="compare every tensor up to this one, named as in the source model")

@@ -13,8 +13,17 @@ from rlx_edge import api
 from rlx_edge.cgen.bundle import is_bundle
 from rlx_edge.cgen.options import DEFAULT, Optimize, Options
 from rlx_edge.cgen.text import identifier, suggest_identifier
-from rlx_edge.cli_device import BUILD_ONLY_MODEL, MODEL_SUFFIXES
-from rlx_edge.cli_options import FlashBudget, Json, OptimizeFor, Port, RamBudget, StackBudget, load_int8
+from rlx_edge.cli_options import (
+    MODEL_SUFFIXES,
+    FlashBudget,
+    Json,
+    OptimizeFor,
+    Port,
+    RamBudget,
+    StackBudget,
+    WhichModel,
+    load_int8,
+)
 from rlx_edge.device.board_profile import BoardProfile
 from rlx_edge.device.boards import DEFAULT_BOARD, load_board
 from rlx_edge.device.profile import Profile
@@ -27,7 +36,7 @@ from rlx_edge.report.console import note, out, print_json, say
 def profile(
     source: Annotated[Path, typer.Argument(help="a build folder, or a model (with --board)", show_default=False)],
     board: Annotated[str | None, typer.Option("--board", help="build the model for this board first")] = None,
-    model: BUILD_ONLY_MODEL = None,
+    model: WhichModel = None,
     port: Port = None,
     optimize: OptimizeFor = Optimize.BALANCED,
     flash_budget: FlashBudget = None,

@@ -109,6 +109,17 @@ class Desk:
         """What this computer has on its PATH."""
         self._patch.setenv("PATH", self._path)
 
+    def without(self, name: str) -> None:
+        """A PATH without this program: folders that have it are left out, and what else they hold is linked."""
+        folders = [Path(part) for part in os.environ["PATH"].split(os.pathsep) if part]
+        for folder in folders:
+            if (folder / name).exists():
+                for program in folder.iterdir():
+                    if program.name != name and not (self.tools / program.name).exists():
+                        (self.tools / program.name).symlink_to(program)
+        kept = [str(folder) for folder in folders if not (folder / name).exists()]
+        self._patch.setenv("PATH", os.pathsep.join([str(self.tools), *kept]))
+
     def drive(self, label: str, **files: str) -> Path:
         """A mounted drive; DETAILS_TXT is DETAILS.TXT."""
         drive = self.media / label

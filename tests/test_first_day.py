@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from first_day_faults import FIRST_DAY
-from flash_bench import Builds, Desk
-from flash_faults import Fault, row
+from first_day_faults import FIRST_DAY, data_file, model_file
+from flash_bench import ST_LINK, Builds, Desk
+from flash_faults import Fault, row, serial_port
 from message_table import MessageTable
+from models import samples, tiny_model
 
 TABLE = MessageTable("first-day.md", "test_first_day.py")
 
@@ -33,3 +34,17 @@ def test_the_page_shows_no_others(messages: dict[Fault, str], request: pytest.Fi
         assert len(messages) == len(FIRST_DAY), "run the whole file"
         TABLE.write("".join(row(fault, messages[fault]) for fault in FIRST_DAY))
     assert TABLE.rows.count("\n") == len(FIRST_DAY)
+
+
+def test_deploy_writes_to_a_connected_board_first(desk: Desk) -> None:
+    """Here its tool is missing, which is noticed before anything is compared."""
+    desk.all_tools()
+    model, data = model_file(desk, tiny_model()), data_file(desk, samples(tiny_model(), 1)["x"][:, 0])
+    with serial_port() as (port, _):
+        desk.plug((ST_LINK, "066AFF5051", port))
+        desk.without("openocd")
+        words = ("deploy", model, "--data", data, "--board", "nucleo-f446re")
+        assert "openocd is not there: install it" in desk.run(*words)[2]
+        code, _, said = desk.run(*words, "--no-flash")
+    assert code == 2
+    assert "no answer within" in said and "openocd" not in said

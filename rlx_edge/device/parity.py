@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy.typing as npt
 
+from rlx_edge.device.causes import Diagnosis
 from rlx_edge.device.compare import Difference, Engine, Tally, expected_of
 from rlx_edge.device.firmware import ExpectedFirmware, check_firmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import ModelInfo, TensorInfo
 from rlx_edge.device.scope import LAYERS, OUTPUTS, Scope, compared_tensors
-from rlx_edge.diagnosis.divergence import Diagnosis
 from rlx_edge.errors import DataError
 
 Array = npt.NDArray[Any]

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from rlx_edge.cgen.bundle import BundledModel
 from rlx_edge.cgen.emit import short_names
+from rlx_edge.device.causes import ADVICE, Cause, Diagnosis
 from rlx_edge.device.compare import Engine
 from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import TensorInfo
 from rlx_edge.diagnosis import follow
 from rlx_edge.diagnosis.account import account
-from rlx_edge.diagnosis.divergence import ADVICE, Cause, Diagnosis, Divergence
+from rlx_edge.diagnosis.divergence import Divergence
 from rlx_edge.diagnosis.guesses import guess
 from rlx_edge.ir import Graph, Node
 

@@ -12,8 +12,8 @@ from elftools.elf.sections import SymbolTableSection
 
 from rlx_edge.cgen.emit_steps import collect_weights
 from rlx_edge.cgen.plan import Plan
+from rlx_edge.device.causes import Cause
 from rlx_edge.device.link import Link
-from rlx_edge.diagnosis.divergence import Cause
 from rlx_edge.engines import Progress
 
 BLOCK = 4096

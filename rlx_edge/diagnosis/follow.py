@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_edge.cgen.plan import Plan
+from rlx_edge.device.causes import Cause
 from rlx_edge.device.compare import Tally
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import RefusedError
 from rlx_edge.device.protocol import LayerInfo, ModelInfo, Status, TensorInfo
 from rlx_edge.device.scope import LAYERS, Scope, compared_tensors
-from rlx_edge.diagnosis.divergence import Cause
 from rlx_edge.ir import Node
 
 Array = npt.NDArray[Any]

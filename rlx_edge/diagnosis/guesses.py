@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_edge.device.causes import Cause
 from rlx_edge.diagnosis.account import (
     accumulators,
     channel_patches,
@@ -17,7 +18,7 @@ from rlx_edge.diagnosis.account import (
     scales,
     weights,
 )
-from rlx_edge.diagnosis.divergence import Cause, Divergence
+from rlx_edge.diagnosis.divergence import Divergence
 from rlx_edge.ir import Array, Requant
 from rlx_edge.ir.ops import QConv2d, QMatMul
 from rlx_edge.ir.ops.conv import pad_sides

@@ -10,8 +10,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from rlx_edge.device.causes import Diagnosis
 from rlx_edge.device.parity import ParityResult, TensorRow
-from rlx_edge.diagnosis.divergence import Diagnosis
 from rlx_edge.report.tables import counted, short, table
 
 _TOGETHER = "\N{NO-BREAK SPACE}"
