@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from rlx_edge.device.boards import load_board
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import FaultError
+from rlx_edge.diagnosis.diagnose import diagnose
 from rlx_edge.errors import DeviceError
 
 MODEL, WEIGHTS, REQUANT = "skip/skip.c", "skip/skip_weights.c", "rlx/rlx_requant.h"
@@ -140,6 +142,23 @@ def test_numbers_behind_the_element_are_shown(bundle: Path) -> None:
     assert facts["zero points"] == "x -75, w 0, y -45"
     assert facts["reference"] == facts["host C"] != facts["device"]
     assert int(facts["taps in padding"]) > 0
+
+
+@pytest.mark.parametrize("wrong", ["host C", "reference"])
+def test_an_engine_that_is_wrong_is_told_from_the_device(wrong: str, bundle: Path) -> None:
+    (model,) = api.open_models(bundle)
+    engines = api.engines(model)
+
+    def broken(sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        tensors = dict(engines[wrong](sample))
+        tensors["b"] = tensors["b"].copy()
+        tensors["b"][0, 2, 3, 1] ^= 1
+        return tensors
+
+    sample = {"x": samples(skip_model(), 1)["x"][0]}
+    with device_with(bundle, {}) as port, Link.open(port) as link:
+        found = diagnose(link, model, sample, {**engines, wrong: broken})
+    assert (found.cause, found.tensor, found.element) == (f"{wrong} differs", "b", (0, 2, 3, 1))
 
 
 def test_stack_that_runs_into_the_arena_is_recognized(bundle: Path) -> None:

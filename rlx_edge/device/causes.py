@@ -40,5 +40,7 @@ ADVICE = {
     "memory corruption": "look for an interrupt, a DMA transfer or a pointer that writes there",
     "stack overrun": "reserve more stack (stack_bytes in the board file)",
     "not repeatable": "look at power supply, clock, flash wait states, and at what else writes to the arena",
+    "host C differs": "report it as a bug of rlx-edge, with the model and the host's compiler",
+    "reference differs": "report it as a bug of rlx-edge, with the model",
     "another kernel": "compile the C of the bundle unchanged; where that was so, report it with the bundle",
 }

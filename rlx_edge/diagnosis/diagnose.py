@@ -43,12 +43,25 @@ def diagnose(
     at = _divergence(bundled, run, tensor, got)
     step = tensor.step or 0
     cause = (
-        follow.stack(run, step)
+        _engines_part(at)
+        or follow.stack(run, step)
         or follow.repeats(run, tensor, got)
         or (None if tensor.rows else follow.memory(run, at.node, step))
         or guess(at)
     )
     return _told(cause, tensor=tensor.name, step=step, element=at.element, account=account(at))
+
+
+def _engines_part(at: Divergence) -> Cause | None:
+    """Where the laptop's two engines do not agree, the device is not to blame."""
+    if at.host is None or np.array_equal(at.host, at.want):
+        return None
+    got = at.got.reshape(-1)
+    if np.array_equal(at.want.reshape(-1)[: got.size], got):
+        return Cause("host C differs", "the device has what the reference has, and host C something else")
+    if np.array_equal(at.host.reshape(-1)[: got.size], got):
+        return Cause("reference differs", "the device has what host C has, and the reference something else")
+    return None
 
 
 def _told(cause: Cause, **facts: Any) -> Diagnosis:
