@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,22 @@ def test_facts(members: Members) -> None:
     assert "QEMU" in facts.tools["emulator"] and "gcc" in facts.tools["Arm compiler"]
     assert len(facts.tensors) == 11 and facts.not_compared == ()
     assert facts.compared_bytes == 2 * sum(tensor.bytes for tensor in facts.tensors)
+
+
+@pytest.mark.parametrize(
+    ("board", "uid"),
+    [("microbit", "0300000078563412"), ("netduinoplus2", "cannot be read")],
+    ids=["read", "unreadable"],
+)
+def test_the_chips_unique_number_is_asked_for_on_a_port(made: Path, tmp_path: Path, board: str, uid: str) -> None:
+    """QEMU's nRF51 has one, the same in all; its STM32F405 lacks that memory, so that reading it is a fault."""
+    build = tmp_path / "build"
+    good("build", made / "digits.rlx", "--board", board, "-o", build)
+    with Emulator(load_board(board), build / "firmware.elf") as emulator:
+        asked = ("--port", emulator.port, "--data", made / DATA, *SAMPLES)
+        good("parity", build, *asked, "--certificate", "board.zip", cwd=tmp_path)
+    with zipfile.ZipFile(tmp_path / "board.zip") as archive:
+        assert read_certificate(archive.read(CERTIFICATE)).where.chip_uid == uid
 
 
 def test_no_certificate_of_a_difference(made: Path, tmp_path: Path) -> None:

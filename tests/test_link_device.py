@@ -175,6 +175,10 @@ def test_the_firmware_in_flash_can_be_read(link: Link) -> None:
     assert refusal(link.read_image, 0xFFFFFFFF, 1).status is Status.BAD_RANGE
 
 
+def test_the_chip_tells_its_unique_number(link: Link) -> None:
+    assert link.uid() == "112233445566778899aabbcc"
+
+
 def test_a_run_uses_up_its_input(link: Link) -> None:
     chain = link.model("chain")
     link.write_inputs(chain, chain_inputs())

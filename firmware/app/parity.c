@@ -73,6 +73,10 @@ static rlx_link_port_t the_port = {
     .count_stop = port_count_stop,
     .stack_paint = port_stack_paint,
     .stack_unused = port_stack_unused,
+#if RLX_CHIP_UID_WORDS != 0
+    .uid = (const volatile uint32_t *)RLX_CHIP_UID_ADDRESS,
+    .uid_words = RLX_CHIP_UID_WORDS,
+#endif
     .device = RLX_BOARD_NAME,
 };
 

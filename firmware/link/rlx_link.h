@@ -67,6 +67,8 @@ typedef struct {
     uint32_t image_bytes;
     uint32_t count_hz;     /* ticks per second of the counter */
     uint32_t reset_reason; /* as the device knows it; shown to people */
+    const volatile uint32_t *uid; /* the chip's unique number, read only when asked for */
+    uint32_t uid_words;
     const char *device;    /* the board's name */
 } rlx_link_port_t;
 

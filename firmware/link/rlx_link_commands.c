@@ -158,6 +158,21 @@ static rlx_link_status_t read_image(rlx_link_t *link, const uint8_t *in, uint32_
     return LINK_OK;
 }
 
+/* reply: the chip's unique number. */
+static rlx_link_status_t read_uid(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
+{
+    const rlx_link_port_t *port = link->port;
+    (void)in;
+    (void)size;
+    if (port->uid == NULL) {
+        return rlx_link_fail(out, LINK_UNSUPPORTED, 0);
+    }
+    for (uint32_t i = 0; i < port->uid_words; i++) {
+        rlx_link_put32(out, port->uid[i]);
+    }
+    return LINK_OK;
+}
+
 static rlx_link_status_t echo(rlx_link_t *link, const uint8_t *in, uint32_t size, rlx_link_out_t *out)
 {
     (void)link;
@@ -190,6 +205,7 @@ rlx_link_status_t rlx_link_execute(rlx_link_t *link, uint32_t command, const uin
         [LINK_PING] = { echo, 0, RLX_LINK_MAX_PAYLOAD },
         [LINK_ROW] = { rlx_link_row, 12, 12 },
         [LINK_IMAGE] = { read_image, 6, 6 },
+        [LINK_UID] = { read_uid, 0, 0 },
     };
     if (command >= LINK_COMMANDS || commands[command].handle == NULL) {
         return rlx_link_fail(out, LINK_BAD_COMMAND, LINK_COMMANDS - 1);

@@ -23,7 +23,8 @@ enum {
     LINK_PING = 11,
     LINK_ROW = 12,
     LINK_IMAGE = 13,
-    LINK_COMMANDS = 14,
+    LINK_UID = 14,
+    LINK_COMMANDS = 15,
     LINK_FROM_DEVICE = 0x80, /* set in everything that the device sends; a reply is its command with this bit */
     LINK_BUSY = 0xC0,
     LINK_FAULT = 0xC1

@@ -17,6 +17,7 @@ SCHEMA = "rlx-edge certificate 1"
 CERTIFICATE, CHECKSUM = "certificate.json", "certificate.sha256"
 NO_UID = "none in the emulator"
 UNKNOWN_UID = "not told by this firmware"
+UNREADABLE_UID = "cannot be read"
 MAX_BYTES = 4 << 20
 """Of certificate.json: some thousands of tensors and files. As Python objects it takes twenty times that."""
 _HASH = re.compile("[0-9a-f]{64}")

@@ -21,6 +21,7 @@ from rlx_edge.certificate.facts import (
     CHECKSUM,
     NO_UID,
     UNKNOWN_UID,
+    UNREADABLE_UID,
     Certificate,
     FileHash,
     StoredTensor,
@@ -37,6 +38,8 @@ from rlx_edge.device.boards import Board
 from rlx_edge.device.build import BUILD_FILE, BUNDLE, Firmware, generated_files
 from rlx_edge.device.doctor import check_emulator
 from rlx_edge.device.firmware import ExpectedFirmware
+from rlx_edge.device.link import Link
+from rlx_edge.device.link_errors import FaultError, NoAnswerError, RestartedError
 from rlx_edge.device.parity import ParityResult, run_parity
 from rlx_edge.device.protocol import Hello
 from rlx_edge.device.scope import Scope
@@ -96,11 +99,13 @@ def certify(
             observe=record.add,
         )
         hello = link.device
+        emulated = port is None or board.purely_emulated
+        uid = NO_UID if emulated else _uid(link)
     if not result.exact:
         return result, None
     run = _Run(result, record, inputs, layers)
     tools = _tools(firmware, emulator=port is None)
-    certificate = _certificate(bundled, firmware, _where(board, hello, port), tools, run)
+    certificate = _certificate(bundled, firmware, _where(board, hello, emulated, uid), tools, run)
     files = {
         **_files(folder, board, firmware.models),
         **_arrays("inputs", inputs),
@@ -149,16 +154,23 @@ def _not_compared(bundled: BundledModel, compared: Collection[str]) -> tuple[str
     return tuple(name for name in nodes if names.get(name) not in compared)
 
 
-def _where(board: Board, hello: Hello, port: str | None) -> Where:
+def _uid(link: Link) -> str:
+    """The chip's unique number. An emulator behind the port may not have that memory, which is a fault."""
+    try:
+        return link.uid() or UNKNOWN_UID
+    except (FaultError, RestartedError, NoAnswerError):
+        return UNREADABLE_UID
+
+
+def _where(board: Board, hello: Hello, emulated: bool, uid: str) -> Where:
     """On a port, a board that exists as hardware counts as one: what is behind a port cannot be seen."""
-    emulated = port is None or board.purely_emulated
     return Where(
         board=board.name,
         title=board.title,
         core=board.chip.cpu,
         emulated=emulated,
         hardware_tested=board.hardware_tested,
-        chip_uid=NO_UID if emulated else UNKNOWN_UID,
+        chip_uid=uid,
         device=hello.device,
         image_bytes=hello.image_bytes,
         image_crc32=hello.image_crc,

@@ -57,6 +57,14 @@ class IdRegister:
 
 
 @dataclass(frozen=True)
+class Uid:
+    """Where the chip's unique number lies: so many words of 32 bits from `address`."""
+
+    address: int
+    words: int
+
+
+@dataclass(frozen=True)
 class Tools:
     """What flashing tools call the chip; None: they do not know it, or the project does not know how they do.
 
@@ -94,7 +102,8 @@ class Chip:
 
     `manual` names the documents that the addresses come from. `caches`: the core has instruction and data caches
     (Cortex-M7), which start-up turns on. `image` names what the boot ROM wants to find in flash besides a vector table,
-    None where that is all. `setup` comes before the board's own.
+    None where that is all. `setup` comes before the board's own. `uid`: None where the chip has no unique number in
+    its memory.
     """
 
     name: str
@@ -109,6 +118,7 @@ class Chip:
     registers: Mapping[str, Register]
     setup: tuple[Step, ...]
     id: IdRegister
+    uid: Uid | None
     tools: Tools
     regions: Mapping[str, Region]
     uarts: Mapping[str, Uart]
@@ -131,6 +141,7 @@ def load_chip(path: Path) -> Chip:
         registers=registers,
         setup=read_steps(table, registers) if table.has("setup") else (),
         id=_id_register(table.table("id")),
+        uid=_uid(table.table("uid")) if table.has("uid") else None,
         tools=_tools(table.table("tools")) if table.has("tools") else Tools(),
         regions={name: _region(name, region) for name, region in table.tables("regions").items()},
         uarts={name: _uart(name, uart) for name, uart in table.tables("uarts").items()},
@@ -149,6 +160,13 @@ def _id_register(table: Table) -> IdRegister:
     register = IdRegister(address=table.number("address"), mask=table.number("mask"), value=table.number("value"))
     table.done()
     return register
+
+
+def _uid(table: Table) -> Uid:
+    uid = Uid(address=table.number("address"), words=table.number("words", low=1, high=8))
+    table.text("manual")
+    table.done()
+    return uid
 
 
 def _tools(table: Table) -> Tools:

@@ -294,6 +294,16 @@ class Link:
             raise DeviceError(f"{self.port}: the device was told to reset, but did not")
         return after
 
+    def uid(self) -> str | None:
+        """The chip's unique number as hexadecimal digits, in the order of memory; None where the firmware does not tell
+        it."""
+        try:
+            return self._ask(Command.UID, b"", "asking for the chip's unique number").hex()
+        except RefusedError as refusal:
+            if refusal.status is not protocol.Status.UNSUPPORTED:
+                raise
+            return None
+
     def ping(self, payload: bytes = b"") -> bytes:
         """Sends bytes (at most the device's max_payload) and returns them as they came back."""
         return self._ask(Command.PING, payload, "pinging the device")

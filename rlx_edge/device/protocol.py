@@ -31,6 +31,7 @@ class Command(IntEnum):
     PING = 11
     ROW = 12
     IMAGE = 13
+    UID = 14
 
 
 BUSY = 0xC0

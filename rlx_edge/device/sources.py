@@ -16,6 +16,8 @@ def board_header(board: Board) -> str:
         "#define RLX_BOARD_H",
         "",
         f'#define RLX_BOARD_NAME "{board.name}"',
+        f"#define RLX_CHIP_UID_WORDS {board.chip.uid.words if board.chip.uid else 0}",
+        f"#define RLX_CHIP_UID_ADDRESS 0x{board.chip.uid.address if board.chip.uid else 0:08x}u",
         f"#define RLX_CORE_HZ {board.core_hz}u",
         f"#define RLX_UART_BASE 0x{board.uart.address:08x}u",
         f"#define RLX_UART_IRQ {board.uart.irq}u",

@@ -20,6 +20,7 @@ static uint32_t boots;
 static uint32_t reason = 1;
 static rlx_link_t the_link;
 static uint8_t image[100000];
+static const uint32_t uid[3] = { 0x44332211u, 0x88776655u, 0xCCBBAA99u };
 
 static uint32_t read_line(void *ctx, uint8_t *data, uint32_t capacity)
 {
@@ -133,7 +134,7 @@ int main(int count, char **arguments)
     static const rlx_link_port_t full = {
         .read = read_line, .write = write_line, .reset = restart, .boot_id = boot_id,
         .count_start = count_start, .count_stop = count_stop, .stack_paint = stack_paint,
-        .stack_unused = stack_unused, .image = image, .image_bytes = sizeof image, .count_hz = 1000000000,
+        .stack_unused = stack_unused, .uid = uid, .uid_words = 3, .image = image, .image_bytes = sizeof image, .count_hz = 1000000000,
         .device = "host",
     };
     static const rlx_link_port_t bare = { .read = read_line, .write = write_line };
