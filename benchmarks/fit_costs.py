@@ -24,6 +24,7 @@ from cost_static import StaticCost, static_costs
 from elftools.elf.elffile import ELFFile
 from nnls import nnls
 
+from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.costs import FILE, SCHEMA
 from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.target import get_target
@@ -112,8 +113,14 @@ def firmware_bytes(board: Board, plans: Mapping[str, Plan], core: str) -> tuple[
     with tempfile.TemporaryDirectory(prefix="rlx-edge-costs-") as folder:
         made = build_plans(plans, get_target(core), board, Path(folder) / "models")
         code = model_code(plans, made.elf.with_name("bare.elf"))
-        sizes = build_firmware(made.elf.parent / "bundle", [], board, Path(folder) / "none").sizes
-    return code, {
+        firmware = added_bytes(board, made.elf.parent / "bundle", Path(folder) / "none")
+    return code, firmware
+
+
+def added_bytes(board: Board, bundle: Path, out: Path) -> dict[str, int]:
+    """What start-up and link take: firmware without any model."""
+    sizes = build_firmware(bundle, [], board, out).sizes
+    return {
         "start_up_flash": sizes.flash_bytes,
         "start_up_ram": sizes.ram_bytes,
         "link_flash": sizes.link_flash_bytes,
@@ -175,13 +182,20 @@ def as_text(table: Mapping[str, Any]) -> str:
 def main(
     core: Annotated[list[str] | None, typer.Option(help="cortex-m4, ...; all by default; repeatable")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="only these kernels; repeatable")] = None,
+    firmware: Annotated[bool, typer.Option(help="only what start-up and link take")] = False,
 ) -> None:
     """Fit the cost model and write it to rlx_edge/cgen/costs.json."""
     table = json.loads(PLACE.read_text()) if PLACE.exists() else {"cores": {}}
     table |= {"schema": SCHEMA, "compiler": find_compiler().version, "flags": _optimization()}
     for name in core or BOARDS:
         print(f"fitting {name} ...", flush=True)
-        table["cores"][name] = fit_core(name, kernel or (), table["cores"].get(name, {}))
+        if firmware:
+            with tempfile.TemporaryDirectory(prefix="rlx-edge-costs-") as folder:
+                generate({}, Path(folder) / "bundle", get_target(name))
+                added = added_bytes(board_of(name), Path(folder) / "bundle", Path(folder) / "none")
+                table["cores"][name]["firmware"] = added
+        else:
+            table["cores"][name] = fit_core(name, kernel or (), table["cores"].get(name, {}))
         PLACE.write_text(as_text(table))
     json.loads(PLACE.read_text())
     print(f"wrote {PLACE}", file=sys.stderr)
