@@ -14,7 +14,7 @@ from rlx_edge.device.firmware import ExpectedFirmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.parity import run_parity
 from rlx_edge.device.protocol import TensorInfo
-from rlx_edge.device.scope import LAYERS
+from rlx_edge.device.scope import LAYERS, Scope
 from rlx_edge.errors import DataError, DeviceError
 
 Tensors = Mapping[str, np.ndarray]
@@ -74,6 +74,15 @@ def test_layers_compare_every_tensor_with_every_engine(link: Link) -> None:
     assert result.exact
     assert result.compared_bytes == 2 * 3 * (1500 + 1500 + 8)
     assert {(row.engine, row.tensor) for row in result.rows} == {(e, t) for e in "ab" for t in ("t0", "t1", "out")}
+
+
+@pytest.mark.parametrize(("scope", "each"), [(LAYERS, 3), (Scope(until="t1"), 2), (Scope(only="t1"), 1)])
+def test_progress_is_told_tensor_by_tensor(link: Link, scope: Scope, each: int) -> None:
+    seen: list[tuple[int, int]] = []
+    run_parity(
+        link, "chain", inputs(2), {"numpy": Chain()}, scope=scope, progress=lambda done, all: seen.append((done, all))
+    )
+    assert seen == [(done, 2 * each) for done in range(1, 2 * each + 1)]
 
 
 def test_what_is_compared_can_be_observed(link: Link) -> None:

@@ -17,7 +17,7 @@ from rlx_edge.device.compare import Difference, Engine, Tally, expected_of
 from rlx_edge.device.firmware import ExpectedFirmware, check_firmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.protocol import ModelInfo, TensorInfo
-from rlx_edge.device.scope import LAYERS, OUTPUTS, Scope, compared_tensors
+from rlx_edge.device.scope import LAYERS, OUTPUTS, Scope, compared_tensors, count_compared
 from rlx_edge.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -74,8 +74,8 @@ def run_parity(
 
     inputs: one array per model input, by name: [N, ...] of the input's dtype, each sample with as many elements as the
     tensor. An engine gets `{name: array[i]}` and returns tensors by name: the outputs at least, the others as far as it
-    knows them. progress(done, total) is called after each sample, observe(tensor, values) with
-    all that is compared as a whole.
+    knows them. progress(done, total) is called after each sample, or each tensor where single ones are compared;
+    observe(tensor, values) with all that is compared as a whole.
     On a difference, the sample is run again step by step to find the first tensor that parts.
     Raises DataError for inputs that do not fit, DeviceError for wrong firmware and for trouble on the link.
     """
@@ -85,17 +85,20 @@ def run_parity(
         check_firmware(link, model, firmware)
     samples = _count_samples(model, inputs)
     layers = link.layers(model) if scope.stepwise else ()
+    each = count_compared(model, scope)
     tally = Tally()
     for index in range(samples):
         sample = {name: data[index] for name, data in inputs.items()}
         expected = {name: engine(sample) for name, engine in engines.items()}
         _require_outputs(model, expected)
         link.write_inputs(model, sample)
-        for tensor, got in compared_tensors(link, model, layers, scope):
+        for done, (tensor, got) in enumerate(compared_tensors(link, model, layers, scope), start=1):
             tally.compare(expected, index, tensor, got)
             if observe is not None and got.nbytes == tensor.bytes:
                 observe(tensor, got)
-        if progress is not None:
+            if progress is not None and scope.stepwise:
+                progress(index * each + done, samples * each)
+        if progress is not None and not scope.stepwise:
             progress(index + 1, samples)
     parted = None if tally.first is None else _first_parted(link, model, inputs, engines, tally.first.sample)
     by_rows = {tensor.name for tensor in model.tensors if tensor.rows}

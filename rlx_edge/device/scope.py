@@ -81,6 +81,18 @@ def compared_tensors(
                 return
 
 
+def count_compared(model: ModelInfo, scope: Scope) -> int:
+    """How many tensors `compared_tensors` yields."""
+    last = last_step(model, scope)
+    made = [tensor for tensor in model.tensors if tensor.step is not None and tensor.step <= last]
+    if scope.until is not None:  # in its own step it may not be the last
+        final = [tensor for tensor in made if tensor.step == last]
+        final.sort(key=lambda tensor: tensor.rows == 0)
+        names = [tensor.name for tensor in final]
+        return len(made) - len(names) + names.index(scope.until) + 1
+    return sum(map(scope.wants, made))
+
+
 def last_step(model: ModelInfo, scope: Scope) -> int:
     """The last step that has to run."""
     name = scope.only or scope.until
