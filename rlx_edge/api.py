@@ -34,7 +34,7 @@ from rlx_edge.device.flash import flash as flash_build
 from rlx_edge.device.flash_job import Report
 from rlx_edge.device.link import Link
 from rlx_edge.device.memory import check_memory
-from rlx_edge.device.parity import ParityResult, run_parity
+from rlx_edge.device.parity import Observe, ParityResult, run_parity
 from rlx_edge.device.profile import Profile, profile_emulated
 from rlx_edge.device.scope import Scope, find_layer
 from rlx_edge.device.toolchain import find_compiler
@@ -178,25 +178,42 @@ def parity(
     models = open_models(folder)
     bundled = pick(models, model)
     firmware = None if is_bundle(folder) else load_firmware(folder)
-    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32 if firmware else None)
-    names = short_names(bundled.plan.all_tensors)
+    tensors = bundled.plan.all_tensors
+    names = short_names(tensors)
     inputs = {names[name]: values for name, values in data.inputs.items()}
-    until, layer = (name and find_layer(bundled.plan.all_tensors, names, name) for name in (until, layer))
-    scope = Scope(layers, until, layer)
-    known = engines(bundled)
+    until, layer = (name and find_layer(tensors, names, name) for name in (until, layer))
     with _connect_any(firmware, port, emulate) as link:
-        try:
-            result = run_parity(link, bundled.name, inputs, known, scope=scope, firmware=expected, progress=progress)
-        except WrongFirmwareError as error:
-            if not (error.same_model and link.device.image_bytes):
-                raise
-            raise _explained(error, link, bundled, models, firmware, progress) from error
-        why = None
-        if result.first_difference is not None:
-            sample = {name: values[result.first_difference.sample] for name, values in inputs.items()}
-            why = _diagnosed(link, bundled, sample, known)
-    stands_for = {names[tensor.name]: tensor.sources for tensor in bundled.plan.all_tensors}
-    return replace(result, stands_for=stands_for, diagnosis=why)
+        return compare_on(link, bundled, models, firmware, inputs, Scope(layers, until, layer), progress)
+
+
+def compare_on(
+    link: Link,
+    bundled: BundledModel,
+    models: Sequence[BundledModel],
+    firmware: Firmware | None,
+    inputs: Mapping[str, Array],
+    scope: Scope,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+) -> ParityResult:
+    """Parity on an open link, with the reason of a difference. `models`: all that the firmware has; `firmware`: None
+    where it is somebody's own; `inputs`: [samples, ...] by the device's names."""
+    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32 if firmware else None)
+    known = engines(bundled)
+    try:
+        result = run_parity(
+            *(link, bundled.name, inputs, known), scope=scope, firmware=expected, progress=progress, observe=observe
+        )
+    except WrongFirmwareError as error:
+        if not (error.same_model and link.device.image_bytes):
+            raise
+        raise _explained(error, link, bundled, models, firmware, progress) from error
+    names = short_names(bundled.plan.all_tensors)
+    result = replace(result, stands_for={names[t.name]: t.sources for t in bundled.plan.all_tensors})
+    if result.first_difference is None:
+        return result
+    sample = {name: values[result.first_difference.sample] for name, values in inputs.items()}
+    return replace(result, diagnosis=_diagnosed(link, bundled, sample, known))
 
 
 def _diagnosed(link: Link, bundled: BundledModel, sample: Sample, known: Mapping[str, Engine]) -> Diagnosis:

@@ -37,10 +37,9 @@ from rlx_edge.data import Data
 from rlx_edge.device.boards import Board
 from rlx_edge.device.build import BUILD_FILE, BUNDLE, Firmware, generated_files
 from rlx_edge.device.doctor import check_emulator
-from rlx_edge.device.firmware import ExpectedFirmware
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import FaultError, NoAnswerError, RestartedError
-from rlx_edge.device.parity import ParityResult, run_parity
+from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.protocol import Hello
 from rlx_edge.device.scope import Scope
 from rlx_edge.engines import Progress
@@ -82,29 +81,19 @@ def certify(
         raise EdgeError(f"{folder}: is a bundle; a certificate is issued for a build (rlx-edge build)")
     firmware, board, models = api.open_build(folder)
     bundled = api.pick(models, model)
-    expected = ExpectedFirmware({m.name: m.hash for m in models}, firmware.image_crc32)
     names = short_names(bundled.plan.all_tensors)
     inputs = {names[name]: np.ascontiguousarray(values) for name, values in data.inputs.items()}
     record = Record()
-    with api.connect(firmware, board, port, emulate=emulate) as link:
-        engines = api.engines(bundled)
-        result = run_parity(
-            link,
-            bundled.name,
-            inputs,
-            engines,
-            scope=Scope(layers),
-            firmware=expected,
-            progress=progress,
-            observe=record.add,
-        )
+    on = api.port_or_emulator(board, port, emulate)
+    emulated = on is None or board.purely_emulated
+    with api.connect(firmware, board, on, emulate=emulate) as link:
+        result = api.compare_on(link, bundled, models, firmware, inputs, Scope(layers), progress, record.add)
         hello = link.device
-        emulated = port is None or board.purely_emulated
         uid = NO_UID if emulated else _uid(link)
     if not result.exact:
         return result, None
     run = _Run(result, record, inputs, layers)
-    tools = _tools(firmware, emulator=port is None)
+    tools = _tools(firmware, emulator=on is None)
     certificate = _certificate(bundled, firmware, _where(board, hello, emulated, uid), tools, run)
     files = {
         **_files(folder, board, firmware.models),
