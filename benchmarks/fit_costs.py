@@ -31,6 +31,7 @@ from rlx_edge.cgen.target import get_target
 from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.cgen.work import work_of
 from rlx_edge.device.boards import Board, load_board
+from rlx_edge.device.buffers import buffer_bytes
 from rlx_edge.device.build import build_firmware
 from rlx_edge.device.toolchain import COMMON_FLAGS, find_compiler
 
@@ -47,9 +48,6 @@ BOARDS = {
 
 CODE_MODELS = ("dense_0", "add_0")
 """Families by whose steps, with two views and with three, the size of a model's own code is fitted."""
-
-LINK_PAYLOAD = 1024
-"""Of the boards above; the link has two buffers of that size."""
 
 SMALL = 300
 """Instructions below which an error counts for less."""
@@ -124,7 +122,7 @@ def added_bytes(board: Board, bundle: Path, out: Path) -> dict[str, int]:
         "start_up_flash": sizes.flash_bytes,
         "start_up_ram": sizes.ram_bytes,
         "link_flash": sizes.link_flash_bytes,
-        "link_ram": sizes.link_ram_bytes - 2 * LINK_PAYLOAD,
+        "link_ram": sizes.link_ram_bytes - buffer_bytes(board),
     }
 
 

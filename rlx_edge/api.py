@@ -149,7 +149,7 @@ def connect(firmware: Firmware, board: Board, port: str | None = None, *, emulat
     """
     port = port_or_emulator(board, port, emulate)
     if port is not None:
-        with Link.open(port, board.baud, elf=firmware.elf) as link:
+        with Link.open(port, board.baud, elf=firmware.elf, board=board) as link:
             yield link
         return
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:

@@ -35,16 +35,22 @@ LONGEST_RUN = 20_000_000  # instructions; a start takes some 100,000
 
 @dataclass(frozen=True)
 class UartStub:
-    """Where a UART has its data and its states: offset -> word, by whether a byte waits. Ready to send at all times."""
+    """Where a UART has its data and its states: offset -> word, by whether a byte waits. Ready to send at all times.
+
+    `overrun` is the bit of the state that says that a byte was lost, and asks for the interrupt until it is cleared: by
+    reading data after the state, or where there is one by writing the bit to the register `clear`. 0: it asks for none.
+    """
 
     receive: int
     send: int
     states: Mapping[int, tuple[int, int]]
+    overrun: int = 0
+    clear: int | None = None
 
 
 UARTS = {
-    "stm32": UartStub(0x04, 0x04, {0x00: (0xC0, 0xE0)}),  # SR: TXE, TC; RXNE
-    "stm32v2": UartStub(0x24, 0x28, {0x1C: (0xC0, 0xE0)}),  # ISR: TXE, TC; RXNE
+    "stm32": UartStub(0x04, 0x04, {0x00: (0xC0, 0xE0)}, overrun=8),  # SR: TXE, TC; RXNE; ORE (RM0090 30.6.1)
+    "stm32v2": UartStub(0x24, 0x28, {0x1C: (0xC0, 0xE0)}, overrun=8, clear=0x20),  # ISR; ICR (RM0432 chapter 46)
     "pl011": UartStub(0x00, 0x00, {0x18: (0x10, 0x00)}),  # FR: RXFE
     "nrf51": UartStub(0x518, 0x51C, {0x108: (0, 1), 0x11C: (1, 1)}),  # RXDRDY, TXDRDY
 }
@@ -64,6 +70,8 @@ class Silicon:
     """Reads of the same register, one after the other, after which the firmware waits in vain."""
     cycles: int = 0
     """What CYCCNT reads next; one more with each read while the firmware runs by itself."""
+    overrun: bool = False
+    """Whether the UART has lost a byte, and says so."""
 
     def __post_init__(self) -> None:
         self._waiting: deque[int] = deque()
@@ -78,6 +86,7 @@ class Silicon:
             self._core.mmio_map(start, size, self._read, start, self._write, start)
         self._pc = 0
         self._alive = 1
+        self._state_read = False  # since data was read
         self._polls = (0, 0)  # the register that was read last, and how often since another was
 
     def register(self, address: int) -> int:
@@ -103,6 +112,15 @@ class Silicon:
             if not self._waiting:
                 return bytes(self.sent[before:])
 
+    def arrive(self, received: bytes) -> None:
+        """Bytes that wait in the UART while the firmware does something else."""
+        self._waiting.extend(received)
+
+    @property
+    def interrupting(self) -> bool:
+        """Whether the UART asks for its interrupt."""
+        return bool(self._waiting) or self.overrun
+
     def call(self, function: int) -> int:
         """Calls a function of the image without arguments, CYCCNT frozen; returns its 64-bit result."""
         self._alive = 0
@@ -126,13 +144,19 @@ class Silicon:
     def word(self, address: int) -> int:
         return int.from_bytes(self._core.mem_read(address, 4), "little")
 
+    def memory(self, address: int, size: int) -> bytes:
+        return bytes(self._core.mem_read(address, size))
+
     def _read(self, _core: uc.Uc, offset: int, _size: int, base: int) -> int:
         address = base + offset
         uart, at = UARTS[self.board.uart.driver], address - self.board.uart.address
-        if at == uart.receive and self._waiting:
-            return self._waiting.popleft()
+        if at == uart.receive:
+            self.overrun &= uart.clear is not None or not self._state_read
+            self._state_read = False
+            return self._waiting.popleft() if self._waiting else 0
         if at in uart.states:
-            return uart.states[at][bool(self._waiting)]
+            self._state_read = self.overrun  # only a read that has shown the overrun counts
+            return uart.states[at][bool(self._waiting)] | (uart.overrun if self.overrun else 0)
         self._polls = (address, self._polls[1] + 1 if self._polls[0] == address else 0)
         if self._polls[1] >= self.patience:
             self._core.emu_stop()
@@ -147,5 +171,8 @@ class Silicon:
         assert size == 4, f"{size} bytes written to {address:#x}"
         self.writes.append((address, value))
         self._registers[address] = value
-        if address == self.board.uart.address + UARTS[self.board.uart.driver].send:
+        uart, at = UARTS[self.board.uart.driver], address - self.board.uart.address
+        if at == uart.clear and value & uart.overrun:
+            self.overrun = False
+        if at == uart.send:
             self.sent.append(value)

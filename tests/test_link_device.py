@@ -54,7 +54,7 @@ def refusal(call: object, *arguments: object) -> RefusedError:
 def test_hello_tells_about_the_device(link: Link) -> None:
     hello = link.hello()
     assert hello.device == "host"
-    assert hello.version == 2
+    assert hello.version == 3
     assert hello.max_payload in (128, 1024)
     assert hello.reset_reason == 1
     assert hello.model_count == 6

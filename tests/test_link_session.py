@@ -11,7 +11,7 @@ import serial
 from link_device import HostDevice
 
 from rlx_edge.device.frames import Frame, FrameReader, encode
-from rlx_edge.device.protocol import BUSY, Command, Status
+from rlx_edge.device.protocol import BUSY, Command, Status, read_hello
 
 RUN, HELLO, WRITE, READ, PING = Command.RUN, Command.HELLO, Command.WRITE, Command.READ, Command.PING
 
@@ -22,10 +22,13 @@ class Raw:
     def __init__(self, port: str) -> None:
         self.port = serial.Serial(port, 1_000_000, timeout=0.02)
         self.reader = FrameReader()
-        self.boot = 0
+        self.session = 0
 
-    def send(self, command: int, sequence: int, payload: bytes = b"", *, boot: int | None = None) -> list[Frame]:
-        return self.send_bytes(encode(Frame(command, 0, sequence, self.boot if boot is None else boot, payload)))
+    def send(self, command: int, sequence: int, payload: bytes = b"", *, session: int | None = None) -> list[Frame]:
+        session = self.session if session is None else session
+        replies = self.send_bytes(encode(Frame(command, 0, sequence, session, payload)))
+        assert all(reply.session == session for reply in replies)
+        return replies
 
     def send_bytes(self, data: bytes) -> list[Frame]:
         self.port.write(data)
@@ -41,9 +44,9 @@ class Raw:
         return [item for item in items if isinstance(item, Frame) and item.kind != BUSY]
 
     def hello(self, sequence: int, nonce: int = 77) -> None:
-        (reply,) = self.send(HELLO, sequence, struct.pack("<I", nonce))
+        (reply,) = self.send(HELLO, sequence, session=nonce)
         assert reply.status == Status.OK
-        self.boot = reply.boot_id
+        self.session = nonce ^ read_hello(reply.payload).boot_id
 
     def load(self, sequence: int) -> None:
         """Fills the input of the model "crash", with a value that does nothing."""
@@ -78,8 +81,8 @@ def test_a_repeated_request_is_answered_again_but_not_executed_again(raw: Raw) -
 def test_requests_that_arrive_in_one_piece_are_all_answered(raw: Raw) -> None:
     raw.hello(10)
     raw.load(11)
-    run = encode(Frame(RUN, 0, 12, raw.boot, b"\x01"))
-    replies = raw.send_bytes(run + run + run + encode(Frame(PING, 0, 13, raw.boot, b"abc")))
+    run = encode(Frame(RUN, 0, 12, raw.session, b"\x01"))
+    replies = raw.send_bytes(run + run + run + encode(Frame(PING, 0, 13, raw.session, b"abc")))
     assert [(reply.sequence, reply.status) for reply in replies] == [(12, 0), (12, 0), (12, 0), (13, 0)]
     assert raw.count(14) == 1
 
@@ -100,7 +103,7 @@ def test_a_refusal_leaves_the_kept_reply_alone(raw: Raw) -> None:
     raw.load(11)
     first = raw.send(RUN, 12, b"\x01")
     assert raw.send(RUN, 5, b"\x01")[0].status == Status.OLD_SEQUENCE
-    assert raw.send(RUN, 12, b"\x01", boot=1)[0].status == Status.WRONG_BOOT
+    assert raw.send(RUN, 12, b"\x01", session=1)[0].status == Status.WRONG_SESSION
     assert raw.send(RUN, 12, b"\x01") == first
 
 
@@ -112,13 +115,13 @@ def test_the_sequence_wraps(raw: Raw) -> None:
 
 def test_nothing_is_done_before_hello(raw: Raw) -> None:
     assert raw.send(PING, 1)[0].status == Status.NO_SESSION
-    assert raw.send(HELLO, 1, b"abc")[0].status == Status.NO_SESSION  # too short for a nonce
+    assert raw.send(HELLO, 1, session=0)[0].status == Status.NO_SESSION  # no nonce
 
 
 def test_a_request_for_another_boot_is_refused(raw: Raw) -> None:
     raw.hello(10)
     raw.load(11)
-    assert raw.send(RUN, 12, b"\x01", boot=raw.boot + 1)[0].status == Status.WRONG_BOOT
+    assert raw.send(RUN, 12, b"\x01", session=raw.session + 1)[0].status == Status.WRONG_SESSION
     assert raw.send(RUN, 12, b"\x01")[0].status == Status.OK
 
 
@@ -132,8 +135,30 @@ def test_a_new_computer_opens_a_session_at_any_number(raw: Raw) -> None:
 def test_a_late_copy_of_hello_does_not_open_the_session_again(raw: Raw) -> None:
     raw.hello(10)
     raw.load(11)
-    assert raw.send(HELLO, 10, struct.pack("<I", 77))[0].status == Status.OLD_SEQUENCE
+    assert raw.send(HELLO, 10, session=77)[0].status == Status.OLD_SEQUENCE
     assert raw.send(RUN, 12, b"\x01")[0].status == Status.OK
+
+
+def test_a_later_hello_forgets_the_inputs(raw: Raw) -> None:
+    raw.hello(10)
+    raw.load(11)
+    raw.hello(12)
+    assert raw.send(RUN, 13, b"\x01")[0].status == Status.NO_INPUT
+
+
+def test_requests_of_the_session_before_do_nothing(raw: Raw) -> None:
+    """A port was closed and opened again, and what was on the line arrives late: HELLO, a write, a run."""
+    raw.hello(10)
+    raw.load(11)
+    before = raw.session
+    raw.hello(5, nonce=78)
+    raw.load(6)
+    assert raw.send(HELLO, 12, session=77)[0].status == Status.WRONG_SESSION
+    late = struct.pack("<BBHIB", 1, 0, 0, 0, 9) + bytes(7)
+    assert raw.send(WRITE, 13, late, session=before)[0].status == Status.WRONG_SESSION
+    assert raw.send(RUN, 14, b"\x01", session=before)[0].status == Status.WRONG_SESSION
+    assert raw.send(RUN, 7, b"\x01")[0].status == Status.OK
+    assert raw.count(8) == 1
 
 
 def test_what_is_no_request_gets_no_answer(raw: Raw) -> None:

@@ -146,10 +146,10 @@ def test_a_fast_line_is_within_a_percent(name: str, tmp_path: Path) -> None:
 
 def test_answers_its_first_frames(image: Image) -> None:
     chip = image.started()
-    items = FrameReader().feed(chip.run(encode(Frame(Command.HELLO, 0, 1, 0, b"seed"))))
+    items = FrameReader().feed(chip.run(encode(Frame(Command.HELLO, 0, 1, 0x64656573, b""))))
     replies = [item for item in items if isinstance(item, Frame) and item.kind == Command.HELLO | FROM_DEVICE]
     assert len(replies) == 1
-    hello = read_hello(replies[0].payload, replies[0].boot_id)
+    hello = read_hello(replies[0].payload)
     assert (hello.device, hello.image_crc) == (image.board.name, image.firmware.image_crc32)
     assert hello.count_hz == image.board.core_hz
     assert hello.model_count == 1
@@ -215,7 +215,7 @@ def test_a_chip_that_does_not_get_ready_starts_all_the_same(image: Image) -> Non
     chip = Silicon(image.board, image.data, patience=10**9)
     chip.start(image.vectors()[1])
     assert chip.word(image.symbol("first_failed")) == first
-    assert chip.run(encode(Frame(Command.HELLO, 0, 1, 0, b"seed")))
+    assert chip.run(encode(Frame(Command.HELLO, 0, 1, 0x64656573, b"")))
 
 
 def test_the_cycle_counter_is_turned_on(dwt_image: Image) -> None:

@@ -43,6 +43,7 @@ static void port_reset(void *ctx)
 static void port_count_start(void *ctx)
 {
     (void)ctx;
+    rlx_soc_uart_pause();
     rlx_soc_count_start();
 }
 
@@ -77,6 +78,7 @@ static rlx_link_port_t the_port = {
     .uid = (const volatile uint32_t *)RLX_CHIP_UID_ADDRESS,
     .uid_words = RLX_CHIP_UID_WORDS,
 #endif
+    .ring_bytes = RLX_UART_RING_BYTES,
     .device = RLX_BOARD_NAME,
 };
 
@@ -104,6 +106,7 @@ int main(void)
     rlx_soc_image(&the_port.image, &the_port.image_bytes);
     the_port.count_hz = rlx_soc_count_hz();
     the_port.reset_reason = rlx_soc_reset_reason();
+    the_port.setup_failed = rlx_soc_setup_failed();
     rlx_link_init(&the_link, &the_port, rlx_app_models, rlx_app_model_count, rlx_app_arena, rlx_app_arena_bytes);
     for (;;) {
         if (!rlx_link_poll(&the_link)) {

@@ -4,7 +4,7 @@
 #include "rlx_link_parts.h"
 
 /* Where the header's fields lie. */
-enum { AT_TYPE = 0, AT_STATUS = 1, AT_SEQUENCE = 2, AT_BOOT = 4 };
+enum { AT_TYPE = 0, AT_STATUS = 1, AT_SEQUENCE = 2, AT_SESSION = 4 };
 
 /* Unsolicited frames and refusals are built on the stack, so that they leave the kept reply alone. */
 #define SMALL_PAYLOAD 44u
@@ -12,15 +12,19 @@ enum { AT_TYPE = 0, AT_STATUS = 1, AT_SEQUENCE = 2, AT_BOOT = 4 };
 
 /* ---- Sending ------------------------------------------------------------------------------------------------ */
 
+/* Which request a frame answers. */
+typedef struct {
+    uint32_t sequence, session;
+} address_t;
+
 /* Writes header and CRC around a payload that already lies in body; returns the body's bytes. */
-static uint32_t seal(const rlx_link_t *link, uint8_t *body, uint32_t type, uint32_t status, uint32_t sequence,
-                     uint32_t payload_size)
+static uint32_t seal(uint8_t *body, uint32_t type, uint32_t status, address_t to, uint32_t payload_size)
 {
     uint32_t size = RLX_LINK_HEADER_BYTES + payload_size;
     body[AT_TYPE] = (uint8_t)type;
     body[AT_STATUS] = (uint8_t)status;
-    rlx_link_set16(body + AT_SEQUENCE, sequence);
-    rlx_link_set32(body + AT_BOOT, link->boot_id);
+    rlx_link_set16(body + AT_SEQUENCE, to.sequence);
+    rlx_link_set32(body + AT_SESSION, to.session);
     rlx_link_set32(body + size, rlx_crc32(0, body, size));
     return size + RLX_LINK_CRC_BYTES;
 }
@@ -35,7 +39,7 @@ static void transmit(const rlx_link_t *link, const uint8_t *body, uint32_t size,
     link->port->write(link->port->ctx, room, encoded + 2);
 }
 
-static void send_small(const rlx_link_t *link, uint32_t type, uint32_t status, uint32_t sequence, const uint32_t *words,
+static void send_small(const rlx_link_t *link, uint32_t type, uint32_t status, address_t to, const uint32_t *words,
                        uint32_t word_count)
 {
     uint8_t body[SMALL_BODY];
@@ -43,13 +47,19 @@ static void send_small(const rlx_link_t *link, uint32_t type, uint32_t status, u
     for (uint32_t i = 0; i < word_count; i++) {
         rlx_link_set32(body + RLX_LINK_HEADER_BYTES + 4 * i, words[i]);
     }
-    transmit(link, body, seal(link, body, type, status, sequence, 4 * word_count), room);
+    transmit(link, body, seal(body, type, status, to, 4 * word_count), room);
+}
+
+/* The request executed last, or now. */
+static address_t current(const rlx_link_t *link)
+{
+    return (address_t){ link->sequence, link->request_session };
 }
 
 void rlx_link_busy(const rlx_link_t *link, uint32_t step, uint32_t macs)
 {
     uint32_t words[2] = { step, macs };
-    send_small(link, LINK_BUSY, LINK_OK, link->sequence, words, 2);
+    send_small(link, LINK_BUSY, LINK_OK, current(link), words, 2);
 }
 
 void rlx_link_fault(const rlx_link_t *link, const rlx_link_fault_t *fault)
@@ -59,36 +69,32 @@ void rlx_link_fault(const rlx_link_t *link, const rlx_link_fault_t *fault)
         fault->pc,   fault->lr, fault->psr, fault->cfsr, fault->hfsr,
         fault->bfar, fault->r0, fault->sp,  chosen ? link->model : 0xFFFFFFFFu, chosen ? link->next_step : RLX_NO_STEP,
     };
-    send_small(link, LINK_FAULT, LINK_OK, link->sequence, words, 10);
+    send_small(link, LINK_FAULT, LINK_OK, current(link), words, 10);
 }
 
 /* ---- Answering ---------------------------------------------------------------------------------------------- */
 
-static void refuse(const rlx_link_t *link, const uint8_t *request, rlx_link_status_t status)
+static address_t sender(const uint8_t *request)
 {
-    uint32_t type = (uint32_t)request[AT_TYPE] | LINK_FROM_DEVICE;
-    send_small(link, type, status, rlx_link_get16(request + AT_SEQUENCE), NULL, 0);
+    return (address_t){ rlx_link_get16(request + AT_SEQUENCE), rlx_link_get32(request + AT_SESSION) };
 }
 
-/* A HELLO whose nonce is not the current session's opens a session. */
-static bool opens_session(const rlx_link_t *link, const uint8_t *request, uint32_t payload_size)
+static void refuse(const rlx_link_t *link, const uint8_t *request, rlx_link_status_t status)
 {
-    if (request[AT_TYPE] != LINK_HELLO || payload_size < 4) {
-        return false;
-    }
-    return !link->in_session || rlx_link_get32(request + RLX_LINK_HEADER_BYTES) != link->nonce;
+    send_small(link, (uint32_t)request[AT_TYPE] | LINK_FROM_DEVICE, status, sender(request), NULL, 0);
 }
 
 /* Executes a new request, keeps its reply and sends it. */
 static void answer(rlx_link_t *link, const uint8_t *request, uint32_t payload_size, uint32_t crc)
 {
-    link->sequence = (uint16_t)rlx_link_get16(request + AT_SEQUENCE);
+    link->sequence = (uint16_t)sender(request).sequence;
+    link->request_session = sender(request).session;
     link->request_crc = crc;
     rlx_link_out_t out = { link->reply + RLX_LINK_HEADER_BYTES, 0, RLX_LINK_MAX_PAYLOAD };
     rlx_link_status_t status =
         rlx_link_execute(link, request[AT_TYPE], request + RLX_LINK_HEADER_BYTES, payload_size, &out);
     uint32_t type = (uint32_t)request[AT_TYPE] | LINK_FROM_DEVICE;
-    link->reply_size = seal(link, link->reply, type, status, link->sequence, out.size);
+    link->reply_size = seal(link->reply, type, status, current(link), out.size);
     transmit(link, link->reply, link->reply_size, link->frame);
     if (link->reset_wanted) {
         link->reset_wanted = false;
@@ -96,22 +102,32 @@ static void answer(rlx_link_t *link, const uint8_t *request, uint32_t payload_si
     }
 }
 
+/* Whether a request belongs to the session; a HELLO with a new nonce opens one. */
+static bool in_session(rlx_link_t *link, const uint8_t *request)
+{
+    uint32_t session = sender(request).session;
+    if (request[AT_TYPE] != LINK_HELLO) {
+        return link->nonce != 0 && session == (link->nonce ^ link->boot_id);
+    }
+    if (session != link->nonce && session != link->last_nonce && session != 0) {
+        link->last_nonce = link->nonce;
+        link->nonce = session;
+        link->sequence = (uint16_t)(sender(request).sequence - 1u); /* whatever its number, it is a new one */
+    }
+    return session == link->nonce && session != 0;
+}
+
 /* The rules of the session; docs/protocol.md gives their reasons. */
 static void take_request(rlx_link_t *link, const uint8_t *request, uint32_t payload_size, uint32_t crc)
 {
-    uint16_t sequence = (uint16_t)rlx_link_get16(request + AT_SEQUENCE);
-    if (opens_session(link, request, payload_size)) {
-        link->nonce = rlx_link_get32(request + RLX_LINK_HEADER_BYTES);
-        link->in_session = true;
-        rlx_link_forget(link);
-        answer(link, request, payload_size, crc);
-    } else if (!link->in_session) {
-        refuse(link, request, LINK_NO_SESSION);
-    } else if (request[AT_TYPE] != LINK_HELLO && rlx_link_get32(request + AT_BOOT) != link->boot_id) {
-        refuse(link, request, LINK_WRONG_BOOT);
-    } else if (sequence == link->sequence && crc == link->request_crc) {
+    if (!in_session(link, request)) {
+        refuse(link, request, link->nonce == 0 ? LINK_NO_SESSION : LINK_WRONG_SESSION);
+        return;
+    }
+    uint16_t newer = (uint16_t)(sender(request).sequence - link->sequence);
+    if (newer == 0 && crc == link->request_crc) {
         transmit(link, link->reply, link->reply_size, link->frame);
-    } else if (sequence == link->sequence || (uint16_t)(sequence - link->sequence) >= 0x8000u) {
+    } else if (newer == 0 || newer >= 0x8000u) {
         refuse(link, request, LINK_OLD_SEQUENCE);
     } else {
         answer(link, request, payload_size, crc);
@@ -166,13 +182,14 @@ void rlx_link_init(rlx_link_t *link, const rlx_link_port_t *port, const rlx_mode
     link->model_count = model_count;
     link->arena = arena;
     link->arena_bytes = arena_bytes;
-    link->in_session = false;
     link->reset_wanted = false;
     link->image_summed = false;
     link->awake = false;
     link->boot_id = 0;
-    link->sequence = 0;
     link->nonce = 0;
+    link->last_nonce = 0;
+    link->sequence = 0;
+    link->request_session = 0;
     link->request_crc = 0;
     link->image_crc = 0;
     link->frame_size = 0;

@@ -32,7 +32,7 @@ extern "C" {
 #error "RLX_LINK_MAX_PAYLOAD must lie within 128 and 32768"
 #endif
 
-#define RLX_LINK_PROTOCOL_VERSION 2u
+#define RLX_LINK_PROTOCOL_VERSION 3u
 #define RLX_LINK_HEADER_BYTES 8u
 #define RLX_LINK_CRC_BYTES 4u
 #define RLX_LINK_MAX_INPUTS 256u /* rlx_model_t counts inputs in 8 bits */
@@ -67,6 +67,10 @@ typedef struct {
     uint32_t image_bytes;
     uint32_t count_hz;     /* ticks per second of the counter */
     uint32_t reset_reason; /* as the device knows it; shown to people */
+    uint32_t setup_failed; /* which step of the board's set-up waited in vain, from 1; 0: none */
+    /* Received bytes that are kept while nobody calls read, at most 65535: the size of a ring that an interrupt fills.
+     * 0: bytes are lost while the link works on a request, so the computer sends one request at a time. */
+    uint32_t ring_bytes;
     const volatile uint32_t *uid; /* the chip's unique number, read only when asked for */
     uint32_t uid_words;
     const char *device;    /* the board's name */
@@ -104,14 +108,15 @@ typedef struct {
     uint8_t loaded[RLX_LINK_MAX_INPUTS / 8u];    /* a bit per input: all of it arrived */
 
     /* the session */
-    bool in_session;
     bool reset_wanted;
     bool image_summed;
     bool awake;              /* a byte has arrived since the start, and boot_id is known */
     uint32_t boot_id;
+    uint32_t nonce;          /* drawn by the computer that opened the session; 0: nobody did */
+    uint32_t last_nonce;     /* of the session before, whose late HELLO must not open it again */
     uint16_t sequence;       /* of the request executed last */
-    uint32_t nonce;          /* of the computer that opened the session */
-    uint32_t request_crc;    /* of the request executed last */
+    uint32_t request_session; /* its session field */
+    uint32_t request_crc;
     uint32_t image_crc;
 
     /* received bytes of the frame that is arriving; also the room to encode what is sent */

@@ -40,9 +40,13 @@ static rlx_link_status_t say_hello(rlx_link_t *link, const uint8_t *in, uint32_t
     const rlx_link_port_t *port = link->port;
     (void)in;
     (void)size;
+    rlx_link_forget(link);
     sum_image(link);
     rlx_link_put16(out, RLX_LINK_PROTOCOL_VERSION);
     rlx_link_put16(out, RLX_LINK_MAX_PAYLOAD);
+    rlx_link_put32(out, link->boot_id);
+    rlx_link_put16(out, port->ring_bytes);
+    rlx_link_put16(out, port->setup_failed);
     rlx_link_put32(out, port->reset_reason);
     rlx_link_put32(out, port->image_bytes);
     rlx_link_put32(out, link->image_crc);
@@ -192,7 +196,7 @@ rlx_link_status_t rlx_link_execute(rlx_link_t *link, uint32_t command, const uin
                                    rlx_link_out_t *out)
 {
     static const command_t commands[LINK_COMMANDS] = {
-        [LINK_HELLO] = { say_hello, 4, RLX_LINK_MAX_PAYLOAD }, /* later versions may say more */
+        [LINK_HELLO] = { say_hello, 0, RLX_LINK_MAX_PAYLOAD }, /* later versions may say more */
         [LINK_MODEL] = { describe_model, 1, 1 },
         [LINK_TENSOR] = { describe_tensor, 4, 4 },
         [LINK_LAYER] = { describe_layer, 8, 8 },

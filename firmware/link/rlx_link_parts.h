@@ -43,7 +43,7 @@ typedef enum {
     LINK_BAD_STEP = 9,
     LINK_NO_ARENA = 10,
     LINK_UNSUPPORTED = 11,
-    LINK_WRONG_BOOT = 12,
+    LINK_WRONG_SESSION = 12,
     LINK_OLD_SEQUENCE = 13,
     LINK_NO_SESSION = 14
 } rlx_link_status_t;

@@ -142,7 +142,8 @@ rlx_link_status_t rlx_link_write(rlx_link_t *link, const uint8_t *in, uint32_t s
     uint32_t before = offset == 0 || link->loading_input != input ? 0 : link->loading_bytes;
     link->loading_input = input;
     link->loading_bytes = offset + bytes > before ? offset + bytes : before;
-    mark_input(link, input, link->loading_bytes == tensor->bytes || (in[1] & WRITE_LAST) != 0);
+    bool ended = (in[1] & WRITE_LAST) != 0 || (offset != 0 && input_loaded(link, input)); /* now or before */
+    mark_input(link, input, ended || link->loading_bytes == tensor->bytes);
     rlx_link_put32(out, link->loading_bytes);
     return LINK_OK;
 }

@@ -1,7 +1,7 @@
 /* rlx_soc.h: what a chip does for the firmware: start-up, one UART, one counter, faults, resets.
  *
  * One image serves one board; rlx_board.h, which the build writes from the board file, holds the board's numbers.
- * Everything here runs in one context (thread mode) unless a function says otherwise. Nothing blocks unless it says so.
+ * Call all of it from one context (thread mode), unless a function says otherwise. Nothing blocks unless it says so.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_SOC_H
@@ -46,8 +46,11 @@ void rlx_soc_image(const uint8_t **start, uint32_t *size);
 
 /* ---- UART ------------------------------------------------------------------------------------------------- */
 
-/* Takes up to capacity bytes that have arrived and returns how many, 0 if none. */
+/* Takes up to capacity bytes that have arrived and returns how many, 0 if none. An interrupt keeps RLX_UART_RING_BYTES
+ * of what arrives between two calls; what comes beyond that is lost, but for what the UART itself holds. */
 uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity);
+/* Holds that interrupt off until the next rlx_soc_uart_read(), so that it disturbs no measurement. */
+void rlx_soc_uart_pause(void);
 /* Sleeps until a byte arrives (or anything else wakes the core), which may have happened already. */
 void rlx_soc_idle(void);
 

@@ -51,9 +51,12 @@ static inline void rlx_barrier(void) { __asm volatile("dsb\n\tisb" ::: "memory")
 extern uint32_t __stack_limit[], __stack_top[];
 extern const uint8_t __rlx_image_start[], __rlx_image_end[];
 
-/* uart_*.c. rlx_uart_wake_done(): takes back the receive interrupt's request, where the UART holds it. */
+typedef void (*rlx_handler_t)(void);
+
+/* uart_*.c. rlx_uart_take(): moves up to capacity received bytes to data and returns how many; clears overruns, and the
+ * interrupt's request once no byte is left. */
 void rlx_uart_init(void);
-void rlx_uart_wake_done(void);
+uint32_t rlx_uart_take(uint8_t *data, uint32_t capacity);
 
 /* counter_*.c. rlx_counter_now(): a fast free-running count, for boot ids only. */
 void rlx_counter_init(void);

@@ -14,17 +14,15 @@ void rlx_systick_handler(void);
 /* Replaced by counter_systick.c on chips that count with SysTick. */
 __attribute__((weak)) void rlx_systick_handler(void) {}
 
-typedef void (*handler_t)(void);
-
-/* The processor's own exceptions only: no other interrupt is ever enabled. */
+/* The processor's own exceptions. The UART's interrupt, in images that receive: receive.c. */
 typedef struct {
     uint32_t *stack_top;
-    handler_t reset;
-    handler_t faults[5];   /* NMI, HardFault, MemManage, BusFault, UsageFault */
-    handler_t secure_fault;
-    handler_t reserved[3];
-    handler_t others[4];   /* SVCall, DebugMonitor, reserved, PendSV */
-    handler_t systick;
+    rlx_handler_t reset;
+    rlx_handler_t faults[5]; /* NMI, HardFault, MemManage, BusFault, UsageFault */
+    rlx_handler_t secure_fault;
+    rlx_handler_t reserved[3];
+    rlx_handler_t others[4]; /* SVCall, DebugMonitor, reserved, PendSV */
+    rlx_handler_t systick;
 } vectors_t;
 
 __attribute__((section(".vectors"), used)) static const vectors_t vectors = {

@@ -1,4 +1,4 @@
-/* uart_cmsdk.c: the UART of Arm's Cortex-M System Design Kit (DDI 0479), polled.
+/* uart_cmsdk.c: the UART of Arm's Cortex-M System Design Kit (DDI 0479).
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 
@@ -10,6 +10,7 @@
 
 #define STATE_TX_FULL 1u
 #define STATE_RX_FULL 2u
+#define STATE_RX_OVERRUN 8u /* a byte was lost; reception goes on. Written to clear it */
 
 void rlx_uart_init(void)
 {
@@ -17,14 +18,11 @@ void rlx_uart_init(void)
     UART_CTRL = 0xBu; /* transmit, receive, receive interrupt */
 }
 
-void rlx_uart_wake_done(void)
-{
-    UART_INTCLEAR = 2u;
-}
-
-uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)
+uint32_t rlx_uart_take(uint8_t *data, uint32_t capacity)
 {
     uint32_t count = 0;
+    UART_INTCLEAR = 2u; /* before the reads: what arrives after them asks again */
+    UART_STATE = STATE_RX_OVERRUN;
     while (count < capacity && (UART_STATE & STATE_RX_FULL) != 0u) {
         data[count++] = (uint8_t)UART_DATA;
     }

@@ -1,4 +1,4 @@
-/* uart_nrf51.c: the UART of Nordic's nRF51 (nRF51 Series Reference Manual, chapter 29) and nRF52, polled.
+/* uart_nrf51.c: the UART of Nordic's nRF51 (nRF51 Series Reference Manual, chapter 29) and nRF52.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 
@@ -29,12 +29,9 @@ void rlx_uart_init(void)
     UART_STARTRX = 1u;
 }
 
-void rlx_uart_wake_done(void)
-{
-    /* The request ends when RXDRDY is cleared, before the byte is read. */
-}
-
-uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)
+/* The interrupt's request ends when RXDRDY is cleared. After an overrun (ERRORSRC bit 0) bytes arrive as before: there
+ * is nothing to clear. */
+uint32_t rlx_uart_take(uint8_t *data, uint32_t capacity)
 {
     uint32_t count = 0;
     while (count < capacity && UART_RXDRDY != 0u) {

@@ -1,4 +1,4 @@
-/* uart_pl011.c: Arm's PrimeCell UART (DDI 0183), as in RP2040 and RP2350, polled.
+/* uart_pl011.c: Arm's PrimeCell UART (DDI 0183), as in RP2040 and RP2350.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 
@@ -26,17 +26,14 @@ void rlx_uart_init(void)
     UART_IBRD = DIVIDER >> 6;
     UART_FBRD = DIVIDER & 0x3Fu;
     UART_LCR_H = LCR_H_8N1_FIFO; /* also takes over the divider */
-    UART_IFLS = 0u;              /* wakes the core at four bytes, or when the line then rests for four */
+    UART_IFLS = 0u;              /* interrupts at four bytes, or when the line then rests for four */
     UART_IMSC = IMSC_RX_AND_TIMEOUT;
     UART_CR = CR_ON;
 }
 
-void rlx_uart_wake_done(void)
-{
-    /* The request ends when the bytes are read. */
-}
-
-uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)
+/* The interrupt's request ends when the bytes are read. An overrun (bit 11 of what is read) drops what arrives while
+ * the queue is full, and ends by itself when there is room. */
+uint32_t rlx_uart_take(uint8_t *data, uint32_t capacity)
 {
     uint32_t count = 0;
     while (count < capacity && (UART_FR & FR_RXFE) == 0u) {

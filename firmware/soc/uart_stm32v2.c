@@ -1,4 +1,4 @@
-/* uart_stm32v2.c: the USART and LPUART of STM32L4, H7 and U5 (RM0432 chapters 46 and 47, RM0433 48, RM0456 66), polled.
+/* uart_stm32v2.c: the USART and LPUART of STM32L4, H7 and U5 (RM0432 chapters 46 and 47, RM0433 48, RM0456 66).
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "soc_parts.h"
 
@@ -27,16 +27,11 @@ void rlx_uart_init(void)
     USART_CR1 = CR1_FIFOEN | CR1_UE_TE_RE | CR1_RXNEIE;
 }
 
-void rlx_uart_wake_done(void)
-{
-    /* The request ends when the byte is read. */
-}
-
-uint32_t rlx_soc_uart_read(uint8_t *data, uint32_t capacity)
+uint32_t rlx_uart_take(uint8_t *data, uint32_t capacity)
 {
     uint32_t count = 0;
     if ((USART_ISR & ISR_ORE) != 0u) {
-        USART_ICR = ICR_ORECF; /* a byte was lost; left set, it would wake the core for ever */
+        USART_ICR = ICR_ORECF; /* a byte was lost; left set, it would interrupt for ever */
     }
     while (count < capacity && (USART_ISR & ISR_RXNE) != 0u) {
         data[count++] = (uint8_t)USART_RDR;

@@ -218,7 +218,7 @@ class Again:
     def _link(self, port: str | None) -> Iterator[Link]:
         board = load_board(self._certificate.where.board)
         if port is not None:
-            with Link.open(port, board.baud) as link:
+            with Link.open(port, board.baud, board=board) as link:
                 yield link
             return
         elf = self._folder / "certificate.elf"

@@ -55,6 +55,8 @@ class Board:
     `wiring` says where the UART is found on a board whose USB port does not carry it. `setup` is all that start-up does
     with the chip's registers, the chip's own steps first.
 
+    `dtr`, `rts`: the state that these lines of its serial port want, None where it does not matter.
+
     `hardware` is true where the board exists as a thing to buy; `hardware_tested` where this project ran on one.
     """
 
@@ -71,6 +73,8 @@ class Board:
     uart: Uart
     baud: int
     pins: Pins | None
+    dtr: bool | None
+    rts: bool | None
     wiring: str | None
     setup: tuple[Step, ...]
     emulation: Emulation | None
@@ -148,6 +152,8 @@ def read_board(path: Path, *chips: Path) -> Board:
         uart=_uart(path.name, link.text("uart"), chip),
         baud=link.number("baud", low=1),
         pins=_pins(path.name, link, chip),
+        dtr=link.flag("dtr") if link.has("dtr") else None,
+        rts=link.flag("rts") if link.has("rts") else None,
         wiring=link.text("wiring") if link.has("wiring") else None,
         setup=(*chip.setup, *(read_steps(table, chip.registers) if table.has("setup") else ())),
         emulation=_emulation(table.table("emulator")) if table.has("emulator") else None,

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from rlx_edge.device.boards import Board
+from rlx_edge.device.buffers import max_payload
 from rlx_edge.device.linker import linker_script
 from rlx_edge.device.sizes import ImageSizes, image_bytes, image_sizes
 from rlx_edge.device.sources import bare_main, board_header, board_setup, model_table
@@ -34,7 +35,6 @@ BUILD_FILE = "build.json"
 MARKER = ".rlx-edge-build"  # lies in folders that builds may write to, finished or not
 BUNDLE = "bundle"
 SETUP_FILE = "rlx_board_setup.c"
-SMALL_RAM_BYTES = 16 * 1024
 T = TypeVar("T")
 
 
@@ -198,11 +198,6 @@ def _fact(facts: dict[str, Any], name: str, kind: type[T]) -> T:
     return found
 
 
-def max_payload(board: Board) -> int:
-    """The link's payload: it has two buffers of that size, which must leave room for a model on small chips."""
-    return 1024 if board.placement.data.bytes > SMALL_RAM_BYTES else 256
-
-
 def _check_bundle(bundle: Path, models: Sequence[str]) -> None:
     for name in models:
         if not (bundle / name / f"{name}.h").is_file():
@@ -242,7 +237,7 @@ def _not_writable(out: Path, error: OSError) -> ToolError:
 def soc_parts(board: Board) -> list[str]:
     """The files of firmware/soc/ that an image for this board is made of, without their ".c"."""
     chip = board.chip
-    parts = ["startup", "setup", "boot", "fault", "stack", "idle", "exit"]
+    parts = ["startup", "setup", "boot", "fault", "stack", "receive", "exit"]
     parts += [f"uart_{board.uart.driver}", f"counter_{chip.counter}"]
     parts += ["reset_cause_none" if chip.reset_cause is None else "reset_cause_flags"]
     parts += [f"image_{chip.image}"] if chip.image is not None else []

@@ -11,7 +11,7 @@ from rlx_edge.cgen.plan import Plan
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.target import TARGETS, get_target
 from rlx_edge.device.boards import Board
-from rlx_edge.device.build import max_payload
+from rlx_edge.device.buffers import buffer_bytes
 from rlx_edge.device.memory import check_memory, flash_bytes
 from rlx_edge.errors import EdgeError, UnsupportedError
 from rlx_edge.ir import Graph
@@ -73,7 +73,7 @@ def _rooms(board: Board, name: str, plan: Plan) -> tuple[Room, ...]:
     costs, place = costs_of(get_target(plan.target)), board.placement
     if costs is None:
         return ()
-    ram = costs.start_up_ram + costs.link_ram + 2 * max_payload(board) + board.stack_bytes
+    ram = costs.start_up_ram + costs.link_ram + buffer_bytes(board) + board.stack_bytes
     apart = place.arena != place.data
     return (
         Room("flash", flash_bytes(costs, {name: plan}), place.code.bytes),

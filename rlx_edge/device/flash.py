@@ -152,7 +152,7 @@ def _hello(port: str, board: Board, firmware: Firmware) -> Hello:
     deadline = time.monotonic() + PORT_SECONDS
     while True:
         try:
-            with Link.open(port, board.baud, timeout=ANSWER_SECONDS, on_text=lambda line: None) as link:
+            with Link.open(port, board.baud, timeout=ANSWER_SECONDS, on_text=lambda line: None, board=board) as link:
                 return link.hello()
         except DeviceError as error:
             if time.monotonic() > deadline:

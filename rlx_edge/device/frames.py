@@ -25,12 +25,13 @@ _LONGEST_CHUNK = 40_000
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame: `kind` is a command, a reply (command + 0x80) or an unsolicited message; `status` is 0 in requests."""
+    """One frame: `kind` is a command, a reply (command + 0x80) or an unsolicited message; `status` is 0 in requests;
+    a reply repeats `sequence` and `session` of its request."""
 
     kind: int
     status: int
     sequence: int
-    boot_id: int
+    session: int
     payload: bytes
 
 
@@ -53,7 +54,7 @@ Item = Frame | Text | Damaged
 
 def encode(frame: Frame) -> bytes:
     """The bytes to send for a frame, with both delimiters."""
-    body = _HEADER.pack(frame.kind, frame.status, frame.sequence, frame.boot_id) + frame.payload
+    body = _HEADER.pack(frame.kind, frame.status, frame.sequence, frame.session) + frame.payload
     encoded: bytes = cobs.encode(body + _CRC.pack(zlib.crc32(body)))
     return b"\0" + encoded + b"\0"
 
@@ -69,8 +70,8 @@ def decode(chunk: bytes) -> Frame | None:
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
     if zlib.crc32(body) != _CRC.unpack(crc)[0]:
         return None
-    kind, status, sequence, boot_id = _HEADER.unpack_from(body)
-    return Frame(kind, status, sequence, boot_id, body[HEADER_BYTES:])
+    kind, status, sequence, session = _HEADER.unpack_from(body)
+    return Frame(kind, status, sequence, session, body[HEADER_BYTES:])
 
 
 class FrameReader:

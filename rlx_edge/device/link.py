@@ -11,10 +11,9 @@ with Link.open("/dev/ttyACM0") as link:
 from __future__ import annotations
 
 import contextlib
-import secrets
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,12 +23,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rlx_edge.device import protocol
+from rlx_edge.device import protocol, transfers
+from rlx_edge.device.boards import Board
 from rlx_edge.device.frames import Frame
 from rlx_edge.device.link_errors import NoAnswerError, RefusedError, RestartedError
 from rlx_edge.device.ports import open_port
 from rlx_edge.device.protocol import Command, Hello, LayerInfo, ModelInfo, TensorInfo
 from rlx_edge.device.session import Session
+from rlx_edge.device.setup import failed_step
 from rlx_edge.errors import DataError, DeviceError
 
 Array = npt.NDArray[Any]
@@ -75,10 +76,12 @@ def print_text(line: str) -> None:
 class Link:
     """A conversation with one device. All methods raise DeviceError kinds (see link_errors), one line each."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, board: Board | None = None) -> None:
         self._session = session
+        self._board = board
         self._hello: Hello | None = None
         self._models: dict[int, ModelInfo] = {}
+        self._begun: set[tuple[int, int]] = set()  # inputs (model, tensor) that may have bytes on the device
 
     @classmethod
     def open(
@@ -89,13 +92,17 @@ class Link:
         timeout: float = 5.0,
         on_text: Callable[[str], None] = print_text,
         elf: Path | None = None,
+        board: Board | None = None,
     ) -> Link:
         """Opens a port (a path, or a pyserial URL). `timeout` is how many seconds a silent device is given for one
         request; `on_text` gets lines that the device prints outside frames, cut when they are long or many; `elf`
-        names the source lines of faults. Raises DeviceError when the port is missing, in use or not permitted."""
-        session = Session(open_port(port, baud), port, baud, timeout=timeout, on_text=on_text)
+        names the source lines of faults. `board`: the real one that is on this port, whose control lines are set as it
+        wants them, and whose failed set-up is told. Raises DeviceError when the port is missing, in use or not
+        permitted."""
+        lines = {} if board is None else {"dtr": board.dtr, "rts": board.rts}
+        session = Session(open_port(port, baud, **lines), port, baud, timeout=timeout, on_text=on_text)
         session.elf = elf
-        return cls(session)
+        return cls(session, board)
 
     def __enter__(self) -> Link:
         return self
@@ -122,18 +129,20 @@ class Link:
 
     def hello(self) -> Hello:
         """Opens a session: the device forgets inputs and runs of earlier ones. Returns what it says about itself."""
-        nonce = secrets.token_bytes(4)
-        reply = self._session.request(Command.HELLO, nonce, what="saying hello")
+        reply = self._session.request(Command.HELLO, what="saying hello")
         version = protocol.hello_version(reply.payload)
         if version != protocol.PROTOCOL_VERSION:
             raise DeviceError(
                 f"{self.port}: the firmware speaks protocol version {version}, this program version "
                 f"{protocol.PROTOCOL_VERSION}: build and flash the firmware anew"
             )
-        self._hello = self._parsed(lambda: protocol.read_hello(reply.payload, reply.boot_id))
-        self._session.boot_id = reply.boot_id
-        self._session.max_payload = self._hello.max_payload
+        first = self._hello is None
+        self._hello = self._parsed(lambda: protocol.read_hello(reply.payload))
+        if first and self._board is not None and self._hello.setup_failed:
+            self._session.tell(failed_step(self._board.setup, self._hello.setup_failed))
+        self._session.opened(self._hello.boot_id, self._hello.max_payload, self._hello.ring_bytes)
         self._models.clear()
+        self._begun.clear()
         return self._hello
 
     @property
@@ -179,6 +188,7 @@ class Link:
     def clear(self, model: ModelInfo) -> None:
         """Forgets the model's inputs and clears its state tensors."""
         self._ask(Command.CLEAR, bytes([model.index]), f"clearing {model.name}")
+        self._begun.clear()
 
     def write_inputs(self, model: ModelInfo, inputs: Mapping[str, Array]) -> None:
         """Sends all inputs of a run, by tensor name: arrays of the tensor's dtype and number of elements, any shape."""
@@ -195,23 +205,31 @@ class Link:
                 f"not {data.dtype} of shape {data.shape}"
             )
         raw = np.ascontiguousarray(data, dtype=tensor.dtype).tobytes()
-        room = self._session.max_payload - _WRITE_HEADER.size
-        for offset in range(0, max(len(raw), 1), room):
+        room = self.device.max_payload - _WRITE_HEADER.size
+
+        def request(offset: int) -> bytes:
             part = raw[offset : offset + room]
             flags = _WRITE_LAST if offset + len(part) == len(raw) else 0
-            header = _WRITE_HEADER.pack(model.index, flags, tensor.index, offset)
-            self._ask(Command.WRITE, header + part, f"sending input {tensor.name!r} of {model.name}")
+            return _WRITE_HEADER.pack(model.index, flags, tensor.index, offset) + part
+
+        with self._restarts_explained():
+            what = f"sending input {tensor.name!r} of {model.name}"
+            fresh = (model.index, tensor.index) not in self._begun
+            self._begun.add((model.index, tensor.index))
+            transfers.write(self._session, request, room, len(raw), what, fresh=fresh)
 
     def run(self, model: ModelInfo) -> int:
         """Runs all steps that are left and uses up the inputs; returns the counter's ticks, 0 without a counter."""
         reply = self._ask(Command.RUN, bytes([model.index]), f"running {model.name}")
-        return int(struct.unpack_from("<Q", reply)[0])
+        self._begun.clear()
+        return self._parsed(lambda: int(struct.unpack_from("<Q", reply)[0]))
 
     def step(self, model: ModelInfo, step: int, *, measure_stack: bool = False) -> StepResult:
         """Runs one step, which must be the next; the tensors that it completes can be read until the one after."""
         payload = _STEP_HEADER.pack(model.index, _STEP_STACK if measure_stack else 0, 0, step)
         reply = self._ask(Command.STEP, payload, f"running step {step} of {model.name}")
-        return StepResult(*struct.unpack_from("<QII", reply))
+        self._begun.clear()
+        return self._parsed(lambda: StepResult(*struct.unpack_from("<QII", reply)))
 
     def step_rows(self, model: ModelInfo, layer: LayerInfo) -> dict[int, Array]:
         """Runs a stage, which must be the next step, row by row. Returns the tensors of which only some rows exist at a
@@ -225,6 +243,7 @@ class Link:
             if index in tensors:
                 size = tensors[index].bytes // tensors[index].rows
                 made[index] += self._read(model, tensors[index], y * size, size)
+        self._begun.clear()
         return {index: _shaped(tensor, made[index]) for index, tensor in tensors.items()}
 
     def read_tensor(self, model: ModelInfo, tensor: TensorInfo, *, as_it_is: bool = False) -> Array:
@@ -234,28 +253,21 @@ class Link:
         return _shaped(tensor, raw)
 
     def _read(self, model: ModelInfo, tensor: TensorInfo, first: int, size: int, flags: int = 0) -> bytes:
-        room, what = self._session.max_payload, f"reading tensor {tensor.name!r} of {model.name}"
-        parts = []
-        for offset in range(first, first + size, room):
-            part = min(room, first + size - offset)
-            payload = _READ_HEADER.pack(model.index, flags, tensor.index, offset, part)
-            parts.append(self._sized(self._ask(Command.READ, payload, what), part, "a tensor"))
-        return b"".join(parts)
+        def request(offset: int, part: int) -> bytes:
+            return _READ_HEADER.pack(model.index, flags, tensor.index, first + offset, part)
+
+        what = f"reading tensor {tensor.name!r} of {model.name}"
+        with self._restarts_explained():
+            return transfers.read(self._session, Command.READ, request, size, what)
 
     def read_image(self, offset: int, size: int) -> bytes:
         """Bytes of the firmware as they lie in the device's flash, from `offset` into its image."""
-        room = self._session.max_payload
-        parts = []
-        for at in range(offset, offset + size, room):
-            part = min(room, offset + size - at)
-            reply = self._ask(Command.IMAGE, _IMAGE_HEADER.pack(at, part), "reading the firmware in flash")
-            parts.append(self._sized(reply, part, "its firmware"))
-        return b"".join(parts)
 
-    def _sized(self, reply: bytes, size: int, what: str) -> bytes:
-        if len(reply) != size:
-            raise DeviceError(f"{self.port}: the device sent {len(reply)} bytes of {what} instead of {size}")
-        return reply
+        def request(at: int, part: int) -> bytes:
+            return _IMAGE_HEADER.pack(offset + at, part)
+
+        with self._restarts_explained():
+            return transfers.read(self._session, Command.IMAGE, request, size, "reading the firmware in flash")
 
     def read_outputs(self, model: ModelInfo) -> dict[str, Array]:
         """All outputs of a run that ended, by tensor name, in the model's order."""
@@ -313,11 +325,16 @@ class Link:
     def _ask(self, command: Command, payload: bytes, what: str) -> bytes:
         if self._hello is None:
             self.hello()
-        try:
+        with self._restarts_explained():
             reply: Frame = self._session.request(command, payload, what=what)
+        return reply.payload
+
+    @contextlib.contextmanager
+    def _restarts_explained(self) -> Iterator[None]:
+        try:
+            yield
         except RestartedError as error:
             raise RestartedError(f"{error}{self._reset_reason()}") from error
-        return reply.payload
 
     def _reset_reason(self) -> str:
         """Why the device restarted, as it says itself."""

@@ -27,6 +27,7 @@ SECTIONS
     __rlx_image_start = .;
     KEEP(*(.boot2))
     KEEP(*(.vectors))
+    *(.vectors.interrupts)
     KEEP(*(.image_def))
     *(.text .text.*)
     . = ALIGN(16);

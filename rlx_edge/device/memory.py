@@ -10,7 +10,7 @@ from rlx_edge.cgen.options import Optimize
 from rlx_edge.cgen.plan import Plan, constants_of
 from rlx_edge.cgen.target import get_target
 from rlx_edge.device.boards import Board
-from rlx_edge.device.build import max_payload
+from rlx_edge.device.buffers import buffer_bytes
 from rlx_edge.device.chips import Region
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir.graph import brief
@@ -32,11 +32,11 @@ def check_memory(board: Board, plans: Mapping[str, Plan]) -> None:
     if flash > placement.code.bytes:
         parts.append(f"{_over(flash, placement.code)}; most of it is {_largest_constants(plans)}")
     arena = max((plan.arena_bytes for plan in plans.values()), default=0)
-    ram = costs.start_up_ram + costs.link_ram + 2 * max_payload(board) + board.stack_bytes
+    ram = costs.start_up_ram + costs.link_ram + buffer_bytes(board) + board.stack_bytes
     if placement.arena != placement.data and arena > placement.arena.bytes:
         parts.append(f"{_over(arena, placement.arena)}; {_fullest(plans)}")
     elif placement.arena == placement.data and ram + arena > placement.data.bytes:
-        link = costs.link_ram + 2 * max_payload(board)
+        link = costs.link_ram + buffer_bytes(board)
         shares = f"arena {arena:,}, stack {board.stack_bytes:,}, link {link:,}"
         parts.append(f"{_over(ram + arena, placement.data)} ({shares}); {_fullest(plans)}")
     stack = max((plan.stack_bytes for plan in plans.values()), default=0)

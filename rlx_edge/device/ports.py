@@ -19,10 +19,11 @@ _READ_TIMEOUT = 0.02
 _WRITE_TIMEOUT = 5.0
 
 
-def open_port(port: str, baud: int) -> serial.SerialBase:
+def open_port(port: str, baud: int, *, dtr: bool | None = None, rts: bool | None = None) -> serial.SerialBase:
     """Opens a device path, or any URL that pyserial knows (`socket://host:port`), for this process alone.
 
-    DTR and RTS are left as pyserial opens them: setting them on a pty fails.
+    `dtr`, `rts`: the state of these lines; None: as pyserial and the system leave them, which is on. Some boards reset
+    when DTR comes on, some say nothing without it. What has no such lines (a pty, a socket) is opened all the same.
     Raises DeviceError when the port is missing, may not be opened, or is in use.
     """
     is_path = "://" not in port
@@ -30,15 +31,21 @@ def open_port(port: str, baud: int) -> serial.SerialBase:
         _refuse_missing(port)
         _refuse_busy(port, including_self=False)
     try:
-        return serial.serial_for_url(
+        opened = serial.serial_for_url(
             port,
+            do_not_open=True,
             baudrate=baud,
             timeout=_READ_TIMEOUT,
-            write_timeout=_WRITE_TIMEOUT,
+            write_timeout=None if port.startswith("rfc2217:") else _WRITE_TIMEOUT,  # which pyserial lacks there
             exclusive=True if is_path else None,
         )
+        for line, state in (("dtr", dtr), ("rts", rts)):
+            if state is not None:
+                setattr(opened, line, state)  # before it is open: pyserial sets it as it opens, where that is possible
+        opened.open()
     except (OSError, ValueError) as error:  # SerialException is an OSError
         raise _explain(port, baud, error) from error
+    return opened
 
 
 def available_ports() -> tuple[str, ...]:

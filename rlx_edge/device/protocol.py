@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx_edge.device.device_text import printable
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 FROM_DEVICE = 0x80
 NO_STEP = 0xFFFFFFFF
 
@@ -53,7 +53,7 @@ class Status(IntEnum):
     BAD_STEP = 9
     NO_ARENA = 10
     UNSUPPORTED = 11
-    WRONG_BOOT = 12
+    WRONG_SESSION = 12
     OLD_SEQUENCE = 13
     NO_SESSION = 14
 
@@ -71,6 +71,7 @@ EXPLAIN = {
     Status.BAD_STEP: "step {detail} is the next one: steps run in order, and so do the rows of a step",
     Status.NO_ARENA: "the model needs a larger arena than the firmware's {detail} bytes",
     Status.UNSUPPORTED: "this firmware does not offer that",
+    Status.WRONG_SESSION: "another session was opened: does another program use the line?",
     Status.OLD_SEQUENCE: "the request is older than the last one that was executed: is another program using the port?",
 }
 
@@ -78,10 +79,15 @@ EXPLAIN = {
 @dataclass(frozen=True)
 class Hello:
     """What a device says about itself. `image_crc` is zlib's CRC-32 over the `image_bytes` of its flash; `count_hz` is
-    the counter's ticks per second, 0 when the firmware has no counter; sizes in bytes."""
+    the counter's ticks per second, 0 when the firmware has no counter; `ring_bytes` of what it receives are kept while
+    it works on a request; `setup_failed` is the step of its board's set-up that waited in vain, 0 if none did; sizes in
+    bytes."""
 
     version: int
     max_payload: int
+    boot_id: int
+    ring_bytes: int
+    setup_failed: int
     reset_reason: int
     image_bytes: int
     image_crc: int
@@ -89,7 +95,6 @@ class Hello:
     arena_bytes: int
     model_count: int
     device: str
-    boot_id: int
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class Fault:
 
 
 _DTYPES: dict[int, np.dtype[np.generic]] = {1: np.dtype("int8"), 2: np.dtype("<i4"), 3: np.dtype("<f4")}
-_HELLO = struct.Struct("<HHIIIIIB")
+_HELLO = struct.Struct("<HHIHHIIIIIB")
 _MODEL = struct.Struct("<16sIIHBBBB")
 _TENSOR = struct.Struct("<IIfiBBBB6HH")
 
@@ -193,22 +198,12 @@ class Payload:
         return printable(self.take(sent).decode("utf-8", "replace")), sent < length or length == 255
 
 
-def read_hello(payload: bytes, boot_id: int) -> Hello:
+def read_hello(payload: bytes) -> Hello:
     """Raises ValueError when the payload is not of this version."""
     reader = Payload(payload)
-    version, most, reason, image_bytes, image_crc, hz, arena, models = _HELLO.unpack(reader.take(_HELLO.size))
-    return Hello(
-        version=version,
-        max_payload=most,
-        reset_reason=reason,
-        image_bytes=image_bytes,
-        image_crc=image_crc,
-        count_hz=hz,
-        arena_bytes=arena,
-        model_count=models,
-        device=reader.string()[0],
-        boot_id=boot_id,
-    )
+    version, most, boot, ring, failed, reason, size, crc, hz, arena, models = _HELLO.unpack(reader.take(_HELLO.size))
+    device, _ = reader.string()
+    return Hello(version, most, boot, ring, failed, reason, size, crc, hz, arena, models, device)
 
 
 def hello_version(payload: bytes) -> int:
@@ -231,10 +226,13 @@ def read_tensor_info(payload: bytes, index: int) -> TensorInfo:
         reader.take(_TENSOR.size)
     )
     name, cut = reader.string()
+    kind = _DTYPES.get(dtype, np.dtype("uint8"))
+    if size % kind.itemsize:
+        raise ValueError(f"a tensor of {kind} has {size} bytes")
     return TensorInfo(
         index=index,
         name=name,
-        dtype=_DTYPES.get(dtype, np.dtype("uint8")),
+        dtype=kind,
         shape=tuple(dims[:rank]),
         bytes=size,
         step=None if step == NO_STEP else step,

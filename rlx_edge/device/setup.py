@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlx_edge.device.tables import Table
@@ -85,3 +85,10 @@ def _step(row: Table, registers: Mapping[str, Register]) -> Step:
     if value & ~mask or mask == 0:
         raise DeviceError(f"{row.where}: mask {mask:#x} leaves no room for value {value:#x}")
     return Step(kind, register, mask, value, why)
+
+
+def failed_step(steps: Sequence[Step], number: int) -> str:
+    """What it means that this step, counted from 1, has waited in vain."""
+    known = number <= len(steps)
+    what = f"{steps[number - 1].register.name}, {steps[number - 1].why}" if known else "unknown to the board's file"
+    return f"step {number} of its set-up waited in vain ({what}): its clock, baud rate and counts may be wrong"

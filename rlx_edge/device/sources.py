@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rlx_edge.device.boards import Board
+from rlx_edge.device.buffers import ring_bytes
 
 
 def board_header(board: Board) -> str:
@@ -24,6 +25,7 @@ def board_header(board: Board) -> str:
         f"#define RLX_UART_HZ {board.uart_hz}u",
         f"#define RLX_UART_BAUD {board.baud}u",
         f"#define RLX_UART_DIVIDER_SCALE {board.uart.divider_scale}u",
+        f"#define RLX_UART_RING_BYTES {ring_bytes(board)}u",
         "",
         "/* Steps of rlx_board_setup.c; whether the core has caches to turn on. */",
         f"#define RLX_SETUP_STEPS {len(board.setup)}",

@@ -134,7 +134,8 @@ int main(int count, char **arguments)
     static const rlx_link_port_t full = {
         .read = read_line, .write = write_line, .reset = restart, .boot_id = boot_id,
         .count_start = count_start, .count_stop = count_stop, .stack_paint = stack_paint,
-        .stack_unused = stack_unused, .uid = uid, .uid_words = 3, .image = image, .image_bytes = sizeof image, .count_hz = 1000000000,
+        .stack_unused = stack_unused, .uid = uid, .uid_words = 3, .image = image, .image_bytes = sizeof image,
+        .count_hz = 1000000000, .ring_bytes = 4096, /* what the socket holds is far more */
         .device = "host",
     };
     static const rlx_link_port_t bare = { .read = read_line, .write = write_line };

@@ -15,6 +15,9 @@ static uint8_t pending[RLX_LINK_FRAME_BYTES(RLX_LINK_BODY_BYTES) + 64];
 static uint32_t pending_at, pending_size;
 static rlx_link_t the_link;
 static uint16_t sequence;
+static uint32_t nonce = 1;
+
+enum { BOOT_ID = 5 };
 
 static uint32_t draw(uint32_t below)
 {
@@ -63,7 +66,7 @@ static void reset(void *ctx)
 static uint32_t boot_id(void *ctx)
 {
     (void)ctx;
-    return 5;
+    return BOOT_ID;
 }
 
 void test_crash(crash_t how)
@@ -89,7 +92,8 @@ static void frame_request(uint8_t *body, uint32_t command, uint32_t size)
     body[0] = (uint8_t)command;
     body[1] = 0;
     rlx_link_set16(body + 2, sequence);
-    rlx_link_set32(body + 4, draw(50) == 0 ? draw(9) : 5);
+    nonce = command == LINK_HELLO && draw(3) == 0 ? 1 + draw(3) : nonce;
+    rlx_link_set32(body + 4, draw(50) == 0 ? draw(9) : command == LINK_HELLO ? nonce : nonce ^ BOOT_ID);
     size += RLX_LINK_HEADER_BYTES;
     rlx_link_set32(body + size, rlx_crc32(0, body, size));
     pending_size = rlx_link_cobs_encode(body, size + RLX_LINK_CRC_BYTES, pending);
@@ -119,9 +123,6 @@ static void random_request(void)
     }
     if (size >= 10) {
         rlx_link_set16(payload + 8, number());
-    }
-    if (command == LINK_HELLO && size >= 4) {
-        rlx_link_set32(payload, draw(3));
     }
     frame_request(body, command, size);
 }
