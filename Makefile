@@ -6,13 +6,17 @@ READY := .venv/ready
 ORACLE := .venv-oracle/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help setup demo test test-long lint bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage boards readme clean
+# Inputs for `make fuzz`.
+RUNS ?= 10000000
+
+.PHONY: help setup demo test test-long lint fuzz bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage boards readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
 	@echo 'make test       linters and tests, as CI runs them'
 	@echo 'make test-long  the tests that take long, too'
 	@echo 'make lint       ruff, mypy, import-linter'
+	@echo 'make fuzz       ten million inputs for the firmware'"'"'s end of the serial line (RUNS=...), under sanitizers'
 	@echo 'make bench      instructions, RAM and flash of the benchmark models'
 	@echo 'make bench-check  the same again, failing when a figure is worse than the kept one by 1%'
 	@echo 'make bench-accuracy  what each way of quantizing keeps of five float models (needs ../shared)'
@@ -52,6 +56,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz_link.py $(RUNS) build/fuzz
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py

@@ -9,11 +9,13 @@ need() { # PACKAGE COMMAND...: the package is missing when the command fails
     "$@" >/dev/null 2>&1 || missing="$missing $package"
 }
 compiles() { printf '#include <stdio.h>\nint main(void) { return 0; }\n' | gcc -x c -fsyntax-only -; }
+fuzzes() { printf 'int LLVMFuzzerTestOneInput(void) { return 0; }\n' | clang -fsanitize=fuzzer -x c - -o /dev/null; }
 
 need gcc gcc --version
 need libc6-dev compiles
 need g++ g++ --version # a test compiles the generated headers as C++
 need clang clang --version
+need libclang-rt-dev fuzzes # libFuzzer and the sanitizers of clang
 need gcc-arm-none-eabi arm-none-eabi-gcc --version
 need qemu-system-arm qemu-system-arm --version
 need gdb-multiarch sh -c 'gdb-multiarch --version || arm-none-eabi-gdb --version'

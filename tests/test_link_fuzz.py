@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+from fuzz_link import fuzz as libfuzz
 from link_device import compile_program
 
 
@@ -30,3 +34,21 @@ def test_no_bytes_do_harm(payload: int, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_no_bytes_do_harm_for_long(seed: int) -> None:
     assert fuzz(256, seed, 50_000_000)[0] >= 50_000_000
+
+
+def has_libfuzzer(folder: Path) -> bool:
+    """Whether clang is here with what it links for -fsanitize=fuzzer."""
+    if shutil.which("clang") is None:
+        return False
+    empty = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data == 0 && size != 0; }"
+    command = ["clang", "-fsanitize=fuzzer,address,undefined", "-x", "c", "-", "-o", str(folder / "empty")]
+    return subprocess.run(command, input=empty, text=True, capture_output=True, check=False).returncode == 0
+
+
+def test_libfuzzer_finds_nothing(tmp_path: Path) -> None:
+    """Briefly; `make fuzz` takes ten million inputs."""
+    if not has_libfuzzer(tmp_path):
+        pytest.skip("no clang with libFuzzer (Debian: libclang-rt-dev)")
+    said = libfuzz(5_000, tmp_path)
+    assert int(re.findall(r"stat::number_of_executed_units: (\d+)", said)[0]) >= 5_000
+    assert int(re.findall(r"cov: (\d+)", said)[-1]) > 200, "the inputs do not get past the checks"
