@@ -31,7 +31,8 @@ _BFAR_VALID = 1 << 15
 
 def describe(fault: Fault, elf: Path | None) -> str:
     """One phrase, such as `bus error at address 0xdead0000 in conv_rows (rlx_conv2d.c:88), called from ...`."""
-    cause = next((text for bit, text in _CFSR if fault.cfsr & bit), "HardFault")
+    unknown = "HardFault" if fault.pc else "stack overflow (the registers could not be saved)"
+    cause = next((text for bit, text in _CFSR if fault.cfsr & bit), unknown)
     if _below_stack(fault, elf):
         cause = "stack overflow (the stack pointer is below the stack)"
     if fault.cfsr & _BFAR_VALID:
