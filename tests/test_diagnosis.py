@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from command import rlx_edge
 from elftools.elf.elffile import ELFFile
-from models import samples
+from models import ModelMaker, samples, tiny_model
 from planted import BOARD, Edits, arena_below_stack, device_with, make_bundle, parity_with, skip_model
 
 from rlx_edge import api
@@ -23,7 +24,13 @@ from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.link_errors import FaultError
 from rlx_edge.diagnosis.diagnose import diagnose
+from rlx_edge.diagnosis.divergence import Divergence
+from rlx_edge.diagnosis.guesses import guess
 from rlx_edge.errors import DeviceError
+from rlx_edge.ir import Array, DType, Graph, Node
+from rlx_edge.ir.ops import QConv2d, QMatMul
+from rlx_edge.reference import run_all
+from rlx_edge.reference.run import evaluate
 
 MODEL, WEIGHTS, REQUANT = "skip/skip.c", "skip/skip_weights.c", "rlx/rlx_requant.h"
 ONE_WEIGHT = (r"(s01_weights[^{]*\{\s*)(-?\d+)", r"\g<1>3")
@@ -238,6 +245,74 @@ def test_firmware_of_another_build_is_stale(build: Path, tmp_path: Path) -> None
         api.parity(tmp_path / "newer", Data(samples(skip_model(), 1)), port=emulator.port)
     assert "stale firmware: the device runs another version of 'skip'" in str(caught.value)
     shutil.rmtree(tmp_path / "newer")
+
+
+def divergences(graph: Graph) -> list[Divergence]:
+    """Every node of a model, on a sample, with nothing wrong as yet."""
+    sample = {name: values[0] for name, values in samples(graph, 1, seed=5).items()}
+    values = sample | run_all(graph, sample)
+
+    def value(node: Node) -> Array:
+        constant = graph.constant(node)
+        return values[node.name] if constant is None else constant
+
+    nodes = [node for node in graph.nodes if node.type.dtype is DType.I8 and graph.constant(node) is None]
+    return [
+        Divergence(graph, node, tuple(map(value, operands)), value(node), None, value(node))
+        for node in nodes
+        if (operands := graph.operands(node))
+    ]
+
+
+def damaged(at: Divergence) -> Iterator[tuple[str, Array]]:
+    """What memory that fails, or a kernel that is wrong in its own way, makes of a tensor."""
+    flat, size = at.want.reshape(-1), at.want.size
+    for place in {0, size // 2, size - 1, int(flat.argmax()), int(flat.argmin())}:
+        for bit in (0, 5, 7):
+            got = flat.copy()
+            got.view(np.uint8)[place] ^= 1 << bit
+            yield f"bit {bit} of byte {place}", got.reshape(at.want.shape)
+    yield "zero point", np.clip(at.want.astype(int) + 1, -128, 127).astype(np.int8)
+    yield "stride", np.roll(at.want, 1, axis=1)
+    yield "channel", np.concatenate([at.want[..., :1], at.want[..., :-1]], axis=-1)
+    x = at.operands[0].copy()
+    x.reshape(-1)[: x.size // 7 + 1] = 0
+    yield "zeros", np.zeros_like(at.want)
+    yield "constant channel", np.concatenate([np.full_like(at.want[..., :1], -128), at.want[..., 1:]], axis=-1)
+    yield "input", evaluate(at.graph, at.node, (x, *at.operands[1:]))
+
+
+def one_channel_model() -> Graph:
+    maker = ModelMaker("one", 6)
+    return maker.builder.build([maker.conv(maker.conv(maker.input((1, 7, 6, 3)), 1, name="a"), 1, name="b")])
+
+
+@pytest.mark.parametrize("make", [skip_model, tiny_model, one_channel_model])
+def test_damage_is_not_taken_for_a_mistake(make: Callable[[], Graph]) -> None:
+    """With enough numbers to choose, some weight or bound gives any single value."""
+    told = 0
+    for at in divergences(make()):
+        for damage, got in damaged(at):
+            if not np.array_equal(got, at.want):
+                assert guess(replace(at, got=got)).kind in ("another kernel", "undecided"), (at.node.name, damage)
+                told += 1
+    assert told > 20
+
+
+def test_a_bias_that_is_another_is_found() -> None:
+    """Whatever it is; in a layer of few values there is no telling."""
+    kinds = {}
+    for at in divergences(tiny_model()):
+        if isinstance(at.node.op, QConv2d | QMatMul):
+            x, w, bias = at.operands
+            other = bias.copy()
+            other[1] = bias[0]
+            found = guess(replace(at, got=evaluate(at.graph, at.node, (x, w, other))))
+            kinds[at.node.name] = found.kind
+            if found.kind != "undecided":
+                low, high = (int(part.replace(",", "")) for part in re.findall(r"[-+][\d,]+", found.why)[-2:])
+                assert low <= int(bias[0]) - int(bias[1]) <= high
+    assert kinds == {"conv": "different weights", "depthwise": "different weights", "dense": "undecided"}
 
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "parity.md"

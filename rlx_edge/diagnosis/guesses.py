@@ -1,10 +1,14 @@
-"""Which mistake would give exactly the device's tensor? Each is computed, and named only when every element agrees."""
+"""Which mistake would give exactly the device's tensor? Each is computed, and named only when every element agrees.
+
+One that is tried with many numbers fits some value sooner or later: the values that differ must tell more than that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
+from math import comb, log2
 from typing import Any
 
 import numpy as np
@@ -33,6 +37,8 @@ from rlx_edge.reference.fixedpoint import (
 from rlx_edge.reference.run import evaluate
 
 Scale = Callable[[Array, Array, Array], Array]
+Found = Iterator[tuple[int, Cause]]
+"""Mistakes that explain every element, each with how many of its kind were tried."""
 
 
 def _floor(x: Array, multiplier: Array, shift: Array) -> Array:
@@ -73,13 +79,40 @@ ROUNDINGS: dict[str, Scale] = {
 }
 
 
+ANY = 2**32
+"""More than any bias can be off."""
+SURE = 5.0
+"""Bits that the differing values must tell beyond those that choose a mistake: chance then fits one time in 32."""
+
+
 def guess(at: Divergence) -> Cause:
-    """The mistake that explains the whole tensor, or "another kernel" where none does."""
-    if at.whole and is_product(at) and scales(at) is not None:
-        causes = chain.from_iterable(find(at) for find in _PRODUCT)
-    else:
-        causes = chain(_other_rules(at) if at.whole else ())
-    return next(causes, Cause("another kernel", "no mistake that is known here gives these values"))
+    """The mistake that explains the whole tensor; "undecided" where too few values differ to be sure of it, "another
+    kernel" where none does."""
+    if not at.whole:
+        return Cause("another kernel", "only its first rows are made, which no known mistake is compared with")
+    if (at.got == at.got.flat[0]).all():
+        return Cause("another kernel", f"every value is {at.got.flat[0]}, which many mistakes would give")
+    product = is_product(at) and scales(at) is not None
+    causes = chain.from_iterable(find(at) for find in _PRODUCT) if product else _other_rules(at)
+    tried, cause = next(causes, (0, None))
+    if cause is None:
+        return Cause("another kernel", f"no mistake that is known here gives these values{_where(at)}")
+    if told(at) - log2(tried) < SURE:
+        few = f"{int(np.count_nonzero(at.got != at.want)):,} of {at.want.size:,} values differ"
+        return Cause("undecided", f"{few}, too few to be sure: {cause.why} ({cause.kind})")
+    return cause
+
+
+def told(at: Divergence) -> float:
+    """Bits that say which values differ, and by how much: what a mistake would have to hit by chance."""
+    off = np.abs(at.got.astype(np.float64) - at.want)
+    off = off[off > 0]
+    return log2(comb(at.want.size, off.size)) + float(np.log2(2 * off).clip(0, 8).sum())
+
+
+def _where(at: Divergence) -> str:
+    channels = np.unique(np.nonzero(at.got != at.want)[-1])
+    return f"; only channel {channels[0]} of the last axis differs" if len(channels) == 1 < at.want.shape[-1] else ""
 
 
 def finish(
@@ -99,14 +132,14 @@ def finish(
     return codes
 
 
-def _rounding(at: Divergence) -> Iterator[Cause]:
+def _rounding(at: Divergence) -> Found:
     acc = accumulators(at)
     for text, scale in ROUNDINGS.items():
         if np.array_equal(finish(at, acc, scale), at.got):
-            yield Cause("different rounding", f"every value is what it is when products {text}")
+            yield len(ROUNDINGS), Cause("different rounding", f"every value is what it is when products {text}")
 
 
-def _padding(at: Divergence) -> Iterator[Cause]:
+def _padding(at: Divergence) -> Found:
     op = at.node.op
     if not isinstance(op, QConv2d) or not any(pad_sides(op.padding)):
         return
@@ -115,26 +148,26 @@ def _padding(at: Divergence) -> Iterator[Cause]:
     per_unit = np.matmul(padded, weights(at).sum(axis=2).T.astype(np.float64)).astype(np.int64)
     for fill in sorted(range(-128, 128), key=abs):
         if fill != op.x_zp and np.array_equal(finish(at, acc + (fill - op.x_zp) * per_unit), at.got):
-            yield Cause("padding", f"every value is what it is when padding holds {fill} instead of {op.x_zp}")
+            yield 255, Cause("padding", f"every value is what it is when padding holds {fill} instead of {op.x_zp}")
 
 
-def _saturation(at: Divergence) -> Iterator[Cause]:
+def _saturation(at: Divergence) -> Found:
     op, acc = at.node.op, accumulators(at)
     assert isinstance(op, QConv2d | QMatMul)
     low, high = op.clamp or (-128, 127)
     wide = finish(at, acc, clamp=(-(2**40), 2**40))
     if np.array_equal(wide.astype(np.int8), at.got):
-        yield Cause("saturation", f"every value is what it is when codes beyond {low} to {high} wrap around")
+        yield 4, Cause("saturation", f"every value is what it is when codes beyond {low} to {high} wrap around")
     least, most = int(at.got.min()), int(at.got.max())
     for bounds in ((-128, 127), (-127, 127), (least, high), (low, most), (least, most)):
         if bounds != (low, high) and np.array_equal(np.clip(wide, *bounds), at.got):
             text = (
                 f"every value is what it is when codes are bounded to {bounds[0]} to {bounds[1]}, not {low} to {high}"
             )
-            yield Cause("saturation", text)
+            yield 256 * (256 if bounds == (least, most) else 1), Cause("saturation", text)
 
 
-def _overflow(at: Divergence) -> Iterator[Cause]:
+def _overflow(at: Divergence) -> Found:
     acc = accumulators(at)
     narrow = {
         "wrap around in 16 bits": acc.astype(np.int16).astype(np.int64),
@@ -143,12 +176,12 @@ def _overflow(at: Divergence) -> Iterator[Cause]:
     }
     for text, sums in narrow.items():
         if np.array_equal(finish(at, sums), at.got):
-            yield Cause("overflow", f"every value is what it is when accumulators {text}")
+            yield len(narrow), Cause("overflow", f"every value is what it is when accumulators {text}")
 
 
-def _weights(at: Divergence) -> Iterator[Cause]:
+def _weights(at: Divergence) -> Found:
     """One weight or bias that is another: looked for where a single output channel differs."""
-    op = at.node.op
+    op, outputs = at.node.op, at.want.shape[-1]
     assert isinstance(op, QConv2d | QMatMul)
     channels = np.unique(np.nonzero(at.got != at.want)[-1])
     if len(channels) != 1:
@@ -160,33 +193,48 @@ def _weights(at: Divergence) -> Iterator[Cause]:
     x = channel_patches(at, channel).reshape(len(acc), -1) + op.x_zp
     stored = weights(at)[channel].reshape(-1) + op.w_zp
     telling = np.argsort(got == at.want[..., channel].reshape(-1), kind="stable")[:TELLING]
+    why = []
     for k in range(len(stored)):
         others = np.arange(-128, 128) - stored[k]
         some = finish(at, acc[telling] + others[:, None] * x[telling, k], channel=channel)
         for delta in others[(some == got[telling]).all(axis=1)]:
             if delta and np.array_equal(finish(at, acc + delta * x[:, k], channel=channel), got):
-                yield Cause(
-                    "different weights",
-                    f"every value is what it is when weight {k} of output channel {channel} is {stored[k] + delta}, "
-                    f"not {stored[k]}",
-                )
-    for bit in range(31):
-        for delta in (1 << bit, -(1 << bit)):
-            if np.array_equal(finish(at, acc + delta, channel=channel), got):
-                text = f"every value is what it is when the bias of output channel {channel} is {delta:+,} off"
-                yield Cause("different weights", text)
-    yield Cause("different weights", f"only output channel {channel} differs: its weights, bias or scale are others")
+                why.append(f"weight {k} of output channel {channel} is {stored[k] + delta}, not {stored[k]}")
+    least, most = _bias_off(at, acc, got, channel)
+    # A single channel may as well have another zero point; one that is constant tells of no number.
+    if -ANY < least <= most < ANY and outputs > 1:
+        why.append(f"the bias of output channel {channel} is {least:+,} to {most:+,} off")
+    if why:
+        text = f"every value is what it is when {', or '.join(why[:2])}{', and so on' if len(why) > 2 else ''}"
+        yield 255 * len(stored) * outputs, Cause("different weights", text)
 
 
-def _other_rules(at: Divergence) -> Iterator[Cause]:
+def _bias_off(at: Divergence, acc: Array, got: Array, channel: int) -> tuple[int, int]:
+    """The least and the most that can be added to all accumulators of a channel to give its codes; least > most when
+    nothing does. By bisection, as codes only grow with accumulators."""
+
+    def first_above(codes: Array) -> Array:
+        low, high = np.full(acc.shape, -ANY - 1), np.full(acc.shape, ANY + 1)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            above = finish(at, acc + middle, channel=channel) > codes
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        return high
+
+    codes = got.astype(np.int64)
+    return int(first_above(codes - 1).max()), int(first_above(codes).min()) - 1
+
+
+def _other_rules(at: Divergence) -> Found:
     """Ops of other kinds, whose rules are in the reference."""
     op = at.node.op
     own = getattr(op, "requant", None)
-    for rule in rules_of(type(op)) if own is not None else ():
+    rules = rules_of(type(op)) if own is not None else ()
+    for rule in rules:
         changes: dict[str, Any] = {"requant": rule} | ({"frozen": None} if hasattr(op, "frozen") else {})
         other = replace(at.node, op=replace(op, **changes))
         if rule is not own and np.array_equal(evaluate(at.graph, other, at.operands), at.got):
-            yield Cause("different rounding", f"every value is what it is under the rule {rule.value}")
+            yield len(rules), Cause("different rounding", f"every value is what it is under the rule {rule.value}")
 
 
 _PRODUCT = (_rounding, _padding, _saturation, _overflow, _weights)
