@@ -13,6 +13,7 @@ from models import ModelMaker, samples
 
 from rlx_edge import api
 from rlx_edge.cgen.bundle import bundle_files, generate, seal
+from rlx_edge.cgen.options import DEFAULT, Options
 from rlx_edge.cgen.target import TARGETS
 from rlx_edge.data import Data
 from rlx_edge.device.boards import Board, load_board
@@ -34,9 +35,18 @@ def skip_model() -> Graph:
     return maker.builder.build([maker.add(a, c, "sum")])
 
 
-def make_bundle(folder: Path) -> Path:
+def stage_model() -> Graph:
+    """With a RAM budget of 0, step 2 is a stage that reads `pre`, which step 1 reads too."""
+    maker = ModelMaker("stage", 4)
+    pre = maker.conv(maker.input((1, 16, 10, 3)), 3, 1, name="pre")
+    mean = maker.mean(pre)
+    x = maker.conv(maker.conv(maker.conv(pre, 6, name="a"), 6, groups=6, name="d"), 8, 3, 2, name="b")
+    return maker.builder.build([mean, maker.dense(maker.flatten(x), 3)])
+
+
+def make_bundle(folder: Path, graph: Graph | None = None, options: Options = DEFAULT) -> Path:
     """In portable C, whose text is the plainest to plant faults in."""
-    generate({"skip": skip_model()}, folder, TARGETS["portable"])
+    generate({"skip": graph or skip_model()}, folder, TARGETS["portable"], options=options)
     return folder
 
 

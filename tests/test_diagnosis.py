@@ -14,7 +14,7 @@ import pytest
 from command import rlx_edge
 from elftools.elf.elffile import ELFFile
 from models import ModelMaker, samples, tiny_model
-from planted import BOARD, Edits, arena_below_stack, device_with, make_bundle, parity_with, skip_model
+from planted import BOARD, Edits, arena_below_stack, device_with, make_bundle, parity_with, skip_model, stage_model
 
 from rlx_edge import api
 from rlx_edge.cgen.options import Optimize, Options
@@ -166,6 +166,18 @@ def test_an_engine_that_is_wrong_is_told_from_the_device(wrong: str, bundle: Pat
     with device_with(bundle, {}) as port, Link.open(port) as link:
         found = diagnose(link, model, sample, {**engines, wrong: broken})
     assert (found.cause, found.tensor, found.element) == (f"{wrong} differs", "b", (0, 2, 3, 1))
+
+
+def test_memory_that_a_stage_reads_is_looked_at(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle", stage_model(), Options(ram_budget=0))
+    (model,) = api.open_models(bundle)
+    pre = next(tensor for tensor in model.plan.tensors if tensor.name == "pre")
+    stray = {MODEL: [(r"(rlx_mean_s8\(.*\n)", rf"\1    arena[{pre.offset + 5}] ^= 0x80;\n")]}
+    with device_with(bundle, stray) as port:
+        found = api.parity(bundle, Data(samples(stage_model(), 1)), port=port).diagnosis
+    assert found is not None
+    assert (found.cause, found.tensor, found.step) == ("memory corruption", "a", 2)
+    assert "bytes 5 to 5 of 'pre', which step 2 reads, are overwritten in step 1 (mean)" in found.why
 
 
 def test_stack_that_runs_into_the_arena_is_recognized(bundle: Path) -> None:

@@ -46,7 +46,7 @@ def diagnose(
         _engines_part(at)
         or follow.stack(run, step)
         or follow.repeats(run, tensor, got)
-        or (None if tensor.rows else follow.memory(run, at.node, step))
+        or follow.memory(run, at.node, step)
         or guess(at)
     )
     return _told(cause, tensor=tensor.name, step=step, element=at.element, account=account(at))

@@ -20,6 +20,9 @@ from rlx_edge.ir import Node
 
 Array = npt.NDArray[Any]
 
+TELLING = 4
+"""Distinct bytes that must have changed before they are looked for in an output: fewer are in many by chance."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -118,9 +121,11 @@ def _who_wrote(run: Run, tensor: TensorInfo, want: Array, changed: Array, reader
         changed = _changed(found, want)
         if len(changed):
             by = f"{where} are overwritten in step {step} ({run.layers[step].name})"
-            if _lies_over(_bytes(found), changed, _output_of(run, step)):
-                return Cause("overlapping memory", f"{by}, with its output: it lies in the same place")
-            return Cause("memory corruption", f"{by}, with bytes that are not its output")
+            if not _lies_over(_bytes(found), changed, _output_of(run, step)):
+                return Cause("memory corruption", f"{by}, with bytes that are not its output")
+            if len(np.unique(_bytes(found)[changed])) < TELLING:
+                return Cause("memory corruption", f"{by}, in too few bytes to tell whether they are its output")
+            return Cause("overlapping memory", f"{by}, with its output: it lies in the same place")
     return Cause("memory corruption", f"{where} change while no step runs")
 
 
