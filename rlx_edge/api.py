@@ -181,7 +181,7 @@ def parity(
     tensors = bundled.plan.all_tensors
     names = short_names(tensors)
     inputs = {names[name]: values for name, values in data.inputs.items()}
-    until, layer = (name and find_layer(tensors, names, name) for name in (until, layer))
+    until, layer = (None if name is None else find_layer(tensors, names, name) for name in (until, layer))
     with _connect_any(firmware, port, emulate) as link:
         return compare_on(link, bundled, models, firmware, inputs, Scope(layers, until, layer), progress)
 
@@ -220,7 +220,7 @@ def _diagnosed(link: Link, bundled: BundledModel, sample: Sample, known: Mapping
     try:
         return diagnose(link, bundled, sample, known)
     except DeviceError as error:  # what was compared so far is still worth showing
-        return Diagnosis("not repeatable", f"looking for the reason ended: {error}", ADVICE["not repeatable"])
+        return Diagnosis("undecided", f"looking for the reason ended: {error}", ADVICE["undecided"])
 
 
 def _explained(

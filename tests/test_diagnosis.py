@@ -180,6 +180,14 @@ def test_memory_that_a_stage_reads_is_looked_at(tmp_path: Path) -> None:
     assert "bytes 5 to 5 of 'pre', which step 2 reads, are overwritten in step 1 (mean)" in found.why
 
 
+def test_a_device_that_fails_while_the_reason_is_sought_gives_none(bundle: Path) -> None:
+    dies = r"\1    static int runs;\n    arena[252] ^= 64;\n    if (++runs > 4) __builtin_trap();\n"
+    result = parity_with(bundle, {MODEL: [(r"(rlx_conv_s8\(&p00.*\n)", dies)]})
+    assert result.diagnosis is not None
+    assert result.diagnosis.cause == "undecided"
+    assert "looking for the reason ended: " in result.diagnosis.why
+
+
 def test_stack_that_runs_into_the_arena_is_recognized(bundle: Path) -> None:
     """The arena ends where the stack does, which is as large as single steps need; RUN calls deeper than STEP does."""
     (model,) = api.open_models(bundle)

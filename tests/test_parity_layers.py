@@ -79,6 +79,11 @@ def test_a_single_layer_is_compared(build: Path) -> None:
         assert {row.tensor for row in one.rows} == {name}
 
 
+def test_an_empty_name_is_no_layer(build: Path) -> None:
+    with pytest.raises(EdgeError, match="several tensors are called like ''"):
+        api.parity(build, Data(samples(residual_model(), 1)), layer="")
+
+
 def tensor(name: str, *sources: str, step: int | None) -> Tensor:
     return Tensor(0, name, TensorType((1,), DType.I8), sources, 0, step)
 

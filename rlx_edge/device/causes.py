@@ -42,6 +42,6 @@ ADVICE = {
     "not repeatable": "look at power supply, clock, flash wait states, and at what else writes to the arena",
     "host C differs": "report it as a bug of rlx-edge, with the model and the host's compiler",
     "reference differs": "report it as a bug of rlx-edge, with the model",
-    "undecided": "compare other samples, on which more values differ",
+    "undecided": "run parity again, and on other samples, where more values differ",
     "another kernel": "compile the C of the bundle unchanged; where that was so, report it with the bundle",
 }
