@@ -181,6 +181,8 @@ def parity(
     tensors = bundled.plan.all_tensors
     names = short_names(tensors)
     inputs = {names[name]: values for name, values in data.inputs.items()}
+    if until is not None and layer is not None:
+        raise EdgeError("a single layer is compared, or all until one: give either --layer or --until")
     until, layer = (None if name is None else find_layer(tensors, names, name) for name in (until, layer))
     with _connect_any(firmware, port, emulate) as link:
         return compare_on(link, bundled, models, firmware, inputs, Scope(layers, until, layer), progress)

@@ -84,6 +84,11 @@ def test_an_empty_name_is_no_layer(build: Path) -> None:
         api.parity(build, Data(samples(residual_model(), 1)), layer="")
 
 
+def test_a_single_layer_and_a_last_one_do_not_go_together(build: Path) -> None:
+    with pytest.raises(EdgeError, match="give either --layer or --until"):
+        api.parity(build, Data(samples(residual_model(), 1)), until="a", layer="dense")
+
+
 def tensor(name: str, *sources: str, step: int | None) -> Tensor:
     return Tensor(0, name, TensorType((1,), DType.I8), sources, 0, step)
 
