@@ -1,6 +1,7 @@
 """Throughput at 115200 baud behind an adapter that holds answers back for 16 ms: at least 85% of the line is payload.
 
-The line is paced byte by byte. What another process on this computer takes away, the next try may get.
+The long tests measure it, on a line that is paced byte by byte; what another process on this computer takes away, the
+next try may get. The other one sees, whatever the computer's speed, that requests do not wait for answers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import serial
 from link_device import HostDevice
-from timed_line import BYTES_PER_SECOND, PacedChannel, TimedLine
+from timed_line import BYTES_PER_SECOND, ForwardChannel, PacedChannel, TimedLine, WithheldChannel
 
 from rlx_edge.device.boards import load_board
 from rlx_edge.device.build import build_firmware
@@ -53,6 +54,29 @@ def speeds(link: Link, model: ModelInfo, at: int, tries: int = TRIES) -> tuple[f
     return float(best[0]), float(best[1])
 
 
+def test_another_request_is_always_on_its_way() -> None:
+    """But for the first and the last of a transfer, whose answers are awaited."""
+    requests = ForwardChannel()
+    answers = WithheldChannel(requests)
+    with (
+        HostDevice(payload=128) as device,
+        serial.Serial(device.port, exclusive=True) as far,
+        TimedLine(far.fileno(), requests, answers) as line,
+        Link.open(line.port) as link,
+    ):
+        model = link.model("bytes")
+        tensor = model.inputs[0]
+        data = np.random.default_rng(2).integers(-128, 128, tensor.shape).astype(np.int8)
+        link.clear(model)
+        for transfer in (lambda: link.write_input(model, tensor, data), lambda: link.read_tensor(model, tensor)):
+            answers.withhold()
+            transfer()
+            assert answers.frames > 30
+            assert answers.rests < answers.frames / 2  # all of them, if each request waited for the answer before
+        np.testing.assert_array_equal(link.read_tensor(model, tensor), data)
+
+
+@pytest.mark.long
 def test_the_line_does_not_rest() -> None:
     with (
         HostDevice(payload=1024) as device,

@@ -20,6 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rlx_edge.device.frames import decode
+from rlx_edge.device.protocol import BUSY
+
 BYTES_PER_SECOND = 11_520  # 115200 baud, 10 bits a byte
 
 
@@ -60,6 +63,68 @@ class PacedChannel:
 
     def next(self) -> float | None:
         return self._queue[0][0] if self._queue else None
+
+
+class ForwardChannel:
+    """Bytes as they come; counts the frames among them."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self._out = b""
+        self._inside = False
+
+    def push(self, now: float, data: bytes) -> None:
+        self._out += data
+        for byte in data:
+            self.frames += self._inside and byte == 0
+            self._inside = byte != 0
+
+    def due(self, now: float) -> bytes:
+        out, self._out = self._out, b""
+        return out
+
+    def next(self) -> float | None:
+        return 0.0 if self._out else None
+
+
+class WithheldChannel:
+    """Answers that arrive once another request is on its way, so that the line never rests; where none comes, a little
+    later, which counts as a rest. `frames` and `rests` count from the moment when `withhold` is called."""
+
+    SECONDS = 0.2
+
+    def __init__(self, requests: ForwardChannel) -> None:
+        self.requests = requests
+        self.frames = self.rests = 0
+        self._first: int | None = None
+        self._rest = b""
+        self._queue: deque[tuple[float, bytes]] = deque()
+
+    def withhold(self) -> None:
+        """From now on; until then answers pass."""
+        self._first = self.requests.frames
+        self.frames = self.rests = 0
+
+    def push(self, now: float, data: bytes) -> None:
+        *chunks, self._rest = (self._rest + data).split(b"\0")
+        self._queue.extend((now, b"\0" + chunk + b"\0") for chunk in chunks if chunk)
+
+    def due(self, now: float) -> bytes:
+        out = b""
+        while self._queue:
+            at, chunk = self._queue[0]
+            frame = decode(chunk.strip(b"\0"))
+            if self._first is not None and (frame is None or frame.kind != BUSY):
+                alone = self.requests.frames - self._first < self.frames + 2
+                if alone and now - at < self.SECONDS:
+                    break
+                self.frames += 1
+                self.rests += alone
+            out += self._queue.popleft()[1]
+        return out
+
+    def next(self) -> float | None:
+        return self._queue[0][0] + self.SECONDS if self._queue else None
 
 
 @dataclass(frozen=True)
@@ -111,6 +176,11 @@ class FaultyChannel:
         self._count = 0
         self._clock = 0.0  # nothing that keeps its place arrives earlier
         self._merging = False
+
+    def withhold(self) -> None:
+        """From now on; until then answers pass."""
+        self._first = self.requests.frames
+        self.frames = self.rests = 0
 
     def push(self, now: float, data: bytes) -> None:
         *chunks, self._rest = (self._rest + data).split(b"\0")
