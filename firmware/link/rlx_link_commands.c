@@ -155,6 +155,9 @@ static rlx_link_status_t read_image(rlx_link_t *link, const uint8_t *in, uint32_
     uint32_t offset = rlx_link_get32(in);
     uint32_t bytes = rlx_link_get16(in + 4);
     (void)size;
+    if (port->image_bytes == 0) { /* not by its address: flash may begin at 0 */
+        return rlx_link_fail(out, LINK_UNSUPPORTED, 0);
+    }
     if (offset > port->image_bytes || bytes > port->image_bytes - offset || bytes > RLX_LINK_MAX_PAYLOAD) {
         return rlx_link_fail(out, LINK_BAD_RANGE, port->image_bytes);
     }

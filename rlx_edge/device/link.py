@@ -242,6 +242,8 @@ class Link:
             y, index = self._parsed(partial(struct.unpack, "<IH", reply))
             if index in tensors:
                 size = tensors[index].bytes // tensors[index].rows
+                if y * size != len(made[index]) or y >= tensors[index].rows:
+                    raise DeviceError(f"{self.port}: the device made row {y} of {tensors[index].name!r} out of order")
                 made[index] += self._read(model, tensors[index], y * size, size)
         self._begun.clear()
         return {index: _shaped(tensor, made[index]) for index, tensor in tensors.items()}

@@ -31,8 +31,15 @@ class Divergence:
     @property
     def element(self) -> tuple[int, ...]:
         """Where the first element lies that differs."""
-        got = self.got.reshape(-1)
-        flat = self.want.reshape(-1)[: got.size] != got
-        if not flat.any() and self.host is not None:
-            flat = self.host.reshape(-1)[: got.size] != got
-        return tuple(int(i) for i in np.unravel_index(int(np.argmax(flat)), self.want.shape))
+        differing = _unequal(self.want, self.got)
+        if not differing.any() and self.host is not None:
+            differing = _unequal(self.host, self.got)
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(differing)), self.want.shape))
+
+
+def _unequal(want: Array, got: Array) -> Array:
+    """bool [elements that are there]: which have other bytes."""
+    size = got.dtype.itemsize
+    bytes_ = [np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8) for values in (want, got)]
+    rows = [values[: got.size * size].reshape(got.size, size) for values in bytes_]
+    return np.asarray((rows[0] != rows[1]).any(axis=1))
