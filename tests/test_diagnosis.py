@@ -64,6 +64,12 @@ FAULTS: dict[str, tuple[Edits, str, str, str]] = {
         "b",
         "bounded to -128 to 127, not -45 to 127",
     ),
+    "another zero point": (
+        {MODEL: [(r"\.out_zp = -75", ".out_zp = -70")]},
+        "zero point",
+        "a",
+        "the zero point of the output is -70 instead of -75",
+    ),
     "narrow sums": (
         {
             REQUANT: [
@@ -292,7 +298,6 @@ def damaged(at: Divergence) -> Iterator[tuple[str, Array]]:
             got = flat.copy()
             got.view(np.uint8)[place] ^= 1 << bit
             yield f"bit {bit} of byte {place}", got.reshape(at.want.shape)
-    yield "zero point", np.clip(at.want.astype(int) + 1, -128, 127).astype(np.int8)
     yield "stride", np.roll(at.want, 1, axis=1)
     yield "channel", np.concatenate([at.want[..., :1], at.want[..., :-1]], axis=-1)
     x = at.operands[0].copy()

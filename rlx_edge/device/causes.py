@@ -34,6 +34,7 @@ ADVICE = {
     "damaged flash": "flash the build again: rlx-edge flash BUILD",
     "different rounding": "compile the kernels of the bundle unchanged, with a compiler that keeps to C11",
     "padding": "compile the C of the bundle unchanged",
+    "zero point": "compile the C of the bundle unchanged",
     "saturation": "compile the C of the bundle unchanged",
     "overflow": "compile the C of the bundle unchanged, without flags that narrow int",
     "overlapping memory": "generate the bundle anew; where it stays, report it as a bug of rlx-edge",

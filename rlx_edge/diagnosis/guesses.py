@@ -151,6 +151,19 @@ def _padding(at: Divergence) -> Found:
             yield 255, Cause("padding", f"every value is what it is when padding holds {fill} instead of {op.x_zp}")
 
 
+def _zero_points(at: Divergence) -> Found:
+    op, acc = at.node.op, accumulators(at)
+    assert isinstance(op, QConv2d | QMatMul)
+    per_unit = weights(at).sum(axis=(1, 2))
+    wide, (low, high) = finish(at, acc, clamp=(-(2**40), 2**40)) - op.out_zp, op.clamp or (-128, 127)
+    for zero in range(-128, 128):
+        text = f"every value is what it is when the zero point of the {{}} is {zero} instead of {{}}"
+        if zero != op.out_zp and np.array_equal(np.clip(wide + zero, low, high), at.got):
+            yield 512, Cause("zero point", text.format("output", op.out_zp))
+        if zero != op.x_zp and np.array_equal(finish(at, acc - (zero - op.x_zp) * per_unit), at.got):
+            yield 512, Cause("zero point", text.format("input", op.x_zp))
+
+
 def _saturation(at: Divergence) -> Found:
     op, acc = at.node.op, accumulators(at)
     assert isinstance(op, QConv2d | QMatMul)
@@ -237,4 +250,4 @@ def _other_rules(at: Divergence) -> Found:
             yield len(rules), Cause("different rounding", f"every value is what it is under the rule {rule.value}")
 
 
-_PRODUCT = (_rounding, _padding, _saturation, _overflow, _weights)
+_PRODUCT = (_rounding, _padding, _zero_points, _saturation, _overflow, _weights)
