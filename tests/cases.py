@@ -87,6 +87,8 @@ def encode(
     `in_place` gives the first input and the output the same memory; `ring` keeps only that many rows of the first
     input, those that the rows need being the caller's care.
     """
+    if y1 - y0 == 1 < call.rows and call.by_rows is not None:
+        call = call.by_rows
     regions: list[bytes] = []
 
     def add(data: bytes) -> int:
@@ -96,8 +98,7 @@ def encode(
     pointers = [add(_bytes(call.constants[name].values)) for name in call.kernel.pointers]
     views: list[tuple[int, int, int, int]] = []
     initial = NONE
-    room = call.scratch if y1 - y0 != 1 or call.row_scratch is None else call.row_scratch
-    scratch = add(bytes(room)) if call.kernel.scratch else NONE
+    scratch = add(bytes(call.scratch)) if call.kernel.scratch else NONE
     for index, view in enumerate(call.inputs):
         data = _base_bytes(graph, view, values)
         if index == 0 and in_place:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import tiny_model
+from models import ModelMaker, tiny_model
 from op_graphs import OPS, draw_legal
 from test_shared_device import SHARED, shared_model
 
@@ -113,7 +113,30 @@ def test_what_is_predicted_of_stages_is_measured(board: str, ram_budget: int, tm
     check_predictions(digits(), board, tmp_path, options)
 
 
-STAGED_PUBLIC = [("kws", "mps2-an386", 5760), ("kws", "mps2-an385", 6000), ("ic", "mps2-an386", 18_400)]
+def tall() -> Graph:
+    """Depthwise convolutions on an image that is higher than wide, as in keyword spotting."""
+    maker = ModelMaker("tall", 8)
+    x = maker.conv(maker.input((1, 25, 5, 1)), 32, name="stem")
+    for i in range(2):
+        x = maker.conv(x, 32, groups=32, name=f"depthwise{i}")
+        x = maker.conv(x, 32, 1, name=f"pointwise{i}")
+    return maker.builder.build([maker.dense(maker.flatten(maker.pool(x, 5)), 4)])
+
+
+def test_rows_of_a_tall_image_make_the_lines_on_m0() -> None:
+    """As a whole its columns do; one row at a time, each value of a column would be looked up in a ring."""
+    target, options = get_target("cortex-m0"), Options(ram_budget=2600)
+    for wanted, made in ((1, make_plan(tall(), target)), (0, make_plan(tall(), target, options))):
+        calls = [call for step in made.steps for call in step.calls if call.kernel.name == "rlx_depthwise_v6m_s8"]
+        assert calls and {call.params["upright"] for call in calls} == {wanted}
+
+
+STAGED_PUBLIC = [
+    ("kws", "mps2-an386", 5760),
+    ("kws", "mps2-an385-m0", 5760),
+    ("kws", "mps2-an385", 6000),
+    ("ic", "mps2-an386", 18_400),
+]
 
 
 @pytest.mark.long

@@ -47,7 +47,8 @@ def proportional(counts: Mapping[str, int], of: int) -> Work:
 class Call:
     """One kernel call: rows [first_row, rows) of its output.
 
-    `scratch`: bytes of scratch memory that it needs; `row_scratch`: those that it needs to make one row, if known.
+    `scratch`: bytes of scratch memory that it needs. `by_rows`: the call for when rows are made one at a time, where
+    another is better then or needs less scratch memory.
     `work`: counts of what the kernel's loops do for so many rows, from which the cost model predicts instructions.
     `proof`: what was proved from the weights so that this kernel gives the right bits.
     """
@@ -62,7 +63,7 @@ class Call:
     work: Work = no_work
     proof: str = ""
     first_row: int = 0
-    row_scratch: int | None = None
+    by_rows: Call | None = None
 
 
 def constants_of(calls: Iterable[Call]) -> list[Constant]:

@@ -66,8 +66,7 @@ def _layer(call: Call, tensor: int) -> Layer | None:
     order = call.kernel.order
     if order is None:
         return None
-    if call.row_scratch is not None:
-        call = replace(call, scratch=call.row_scratch)
+    call = call.by_rows or call
     operands = {k: view for k, view in enumerate(call.inputs) if isinstance(view.base, int)}
     rows: dict[int, list[tuple[int, int]]] = {k: [] for k in operands}
     firsts: dict[int, list[int]] = {k: [] for k in operands}

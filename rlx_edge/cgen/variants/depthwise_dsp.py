@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
@@ -107,11 +109,11 @@ def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
         return tiling.of_rows(rows).counts | {"clamped": clamped * rows}
 
     facts = constants, tiling.scratch, work, w.text
-    row_scratch = tiling.of_rows(1).scratch
-    return tuple(
-        Call(DEPTHWISE, params, (source,), target, out_h, *facts, row_scratch=row_scratch)
+    calls = [
+        Call(DEPTHWISE, params, (source,), target, out_h, *facts)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
-    )
+    ]
+    return tuple(replace(call, by_rows=replace(call, scratch=tiling.of_rows(1).scratch)) for call in calls)
 
 
 VARIANTS = (Variant("depthwise_dsp", Isa.DSP, QConv2d, (DEPTHWISE,), depthwise),)

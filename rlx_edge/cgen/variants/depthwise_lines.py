@@ -113,10 +113,14 @@ class Lines:
         return sum(COSTS[name] * count for name, count in self.counts.items())
 
 
-def choose_lines(rows: Axis, columns: Axis, multiplier: int) -> Lines:
-    """Lines of rows or of columns, whichever take fewer instructions, in bands as large as is worth their memory."""
+def choose_lines(rows: Axis, columns: Axis, multiplier: int, *, by_rows: bool = False) -> Lines:
+    """Lines of rows or of columns, whichever take fewer instructions, in bands as large as is worth their memory.
+
+    by_rows: for calls of one row each, which read from rings: a column of a ring lies in two parts, so that each of its
+    values is looked up on its own. Such calls get lines of rows.
+    """
     found = [_banded(Lines(columns, rows, 1, upright=False, again=multiplier > 1))]
-    if multiplier == 1:  # else the kernel wants bands of rows
+    if multiplier == 1 and not by_rows:  # else the kernel wants bands of rows
         found.append(_banded(Lines(rows, columns, 1, upright=True, again=False)))
     return min(found, key=lambda lines: lines.cost)
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -99,36 +101,56 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         return w
     channels = v6m.channels(w)
     w = channels.weighted
+    scales = v6m.rescales(channels)
+    if isinstance(scales, str):
+        return scales
     params, lines = _oriented(op, x.type.shape, node.type.shape)
+    views = zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
+    found = _facts(op, w, params, lines, scales)
+    if isinstance(found, str):
+        return found
+    one_row = params, lines
+    if lines.upright:
+        one_row = _oriented(op, x.type.shape, node.type.shape, by_rows=True)
+    by_rows = _facts(op, w, *one_row, scales) if lines.upright else found
+    if isinstance(by_rows, str):
+        return by_rows
+    calls = []
+    for source, target in views:
+        call = Call(DEPTHWISE, params, (source,), target, node.type.shape[1], **found)
+        row = replace(call, params=one_row[0], **by_rows | {"scratch": one_row[1].of_rows(1).scratch})
+        calls.append(replace(call, by_rows=row))
+    return tuple(calls)
+
+
+def _facts(op: QConv2d, w: Weighted, params: Mapping[str, int], lines: Lines, scales: Rescales) -> dict[str, Any] | str:
+    """Constants, scratch memory, work and proof of a call that runs along these lines."""
     kernel = (params["k_w"], params["k_h"]) if params["upright"] else (params["k_h"], params["k_w"])
     rows = w.rows.reshape(-1, *op.kernel_size)
     weights = ordered(rows.transpose(0, 2, 1) if params["upright"] else rows)
-    scales, modes = v6m.rescales(channels), modes_of(weights, kernel)
-    if isinstance(modes, str) or isinstance(scales, str):
-        return str(modes if isinstance(modes, str) else scales)
-    constants = {"stream": Constant("stream", pack(w, weights, modes, scales))}
+    modes = modes_of(weights, kernel)
+    if isinstance(modes, str):
+        return modes
     proof = (
         f"{w.text}; groups of three products fit in 16 bits in {int((modes == ROWS).sum())} of {len(modes)} channels"
     )
-
-    def work(rows: int) -> dict[str, int]:
-        return _work(lines.of_rows(rows), params, modes, scales)
-
-    facts = constants, lines.scratch, work, proof
-    row_scratch = lines.of_rows(1).scratch
-    return tuple(
-        Call(DEPTHWISE, params, (source,), target, node.type.shape[1], *facts, row_scratch=row_scratch)
-        for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
-    )
+    return {
+        "constants": {"stream": Constant("stream", pack(w, weights, modes, scales))},
+        "scratch": lines.scratch,
+        "work": lambda rows: _work(lines.of_rows(rows), params, modes, scales),
+        "proof": proof,
+    }
 
 
-def _oriented(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[dict[str, int], Lines]:
-    """Parameters for pairs of columns or of rows, whichever is quicker."""
+def _oriented(
+    op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], *, by_rows: bool = False
+) -> tuple[dict[str, int], Lines]:
+    """Parameters for pairs of columns or of rows, whichever is quicker; `by_rows` as in `choose_lines`."""
     (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
     top, left, _, _ = pad_sides(op.padding)
     multiplier = y[3] // x[3]
     rows, columns = Axis(x[1], k_h, stride_h, -top, y[1]), Axis(x[2], k_w, stride_w, -left, y[2])
-    lines = choose_lines(rows, columns, multiplier)
+    lines = choose_lines(rows, columns, multiplier, by_rows=by_rows)
     params = {
         **dict(in_h=x[1], in_w=x[2], in_c=x[3], out_w=y[2], out_c=y[3], k_h=k_h, k_w=k_w),
         **dict(stride_h=stride_h, stride_w=stride_w, pad_top=top, pad_left=left),
