@@ -10,8 +10,11 @@ import typer
 from rlx_edge.certificate.verify import read_file
 from rlx_edge.certificate.verify import verify as verify_archive
 from rlx_edge.cli_options import Json, Port
+from rlx_edge.device.ports import open_port
 from rlx_edge.report.certificate_table import about_text, verdict_facts, verdict_table, verdict_text
 from rlx_edge.report.console import note, out, print_json, say, stages
+
+PROBE_BAUD = 115200
 
 
 def verify(
@@ -26,6 +29,8 @@ def verify(
     With --port the inputs are sent to a board there, which must have been flashed with that firmware.
     """
     archive = read_file(file)
+    if port is not None:
+        open_port(port, PROBE_BAUD).close()  # a wrong name is no fault of the certificate
     if rerun and port is None:
         note("runs build/firmware.elf of the certificate in QEMU, without semihosting")
     if rebuild:

@@ -77,7 +77,7 @@ def _show(made: Profile | BoardProfile, found: tuple[Section, ...], json: bool) 
         out.print(cost_tables.board_profile_table(made))
         out.print(cost_tables.sections_table(found))
         if made.stack_bytes is not None:
-            say(f"stack used {made.stack_bytes:,} bytes, {made.stack_left_bytes:,} bytes of it were never touched")
+            say(f"stack used {made.stack_bytes:,} bytes; {made.stack_left_bytes:,} bytes were never touched")
         return
     out.print(cost_tables.profile_table(made))
     out.print(cost_tables.sections_table(found))

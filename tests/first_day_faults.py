@@ -55,8 +55,8 @@ def channels_first(desk: Desk, build: Builds) -> str:
 
 def too_much_ram(desk: Desk, build: Builds) -> str:
     maker = ModelMaker("wide", 1)
-    x = maker.conv(maker.input((1, 60, 60, 3)), 8, name="stem")
-    model = model_file(desk, maker.builder.build([maker.conv(x, 8, name="body")]))
+    x = maker.conv(maker.input((1, 56, 56, 3)), 8, name="stem")
+    model = model_file(desk, maker.builder.build([maker.pool(maker.conv(x, 8, name="body"), 4)]))
     desk.all_tools()
     return without_figures(desk.refused("build", model, "--board", "microbit", "-o", desk.folder / "build"))
 
@@ -88,7 +88,7 @@ FIRST_DAY = (
     Fault("a float model is to be built", "`build model.onnx`", float_model, "rlx-edge quantize"),
     Fault("uint8 data for a 0..1 input", "raw pixels", raw_pixels, "--preprocess scale=1/255"),
     Fault("NCHW data for an NHWC model", "[8, 2, 6, 6] for [6, 6, 2]", channels_first, "numpy.moveaxis(x, 1, -1)"),
-    Fault("more RAM than the board has", "60 x 60 x 8 on a micro:bit", too_much_ram, "--ram-budget"),
+    Fault("more RAM than the board has", "56 x 56 x 8 on a micro:bit", too_much_ram, "--ram-budget"),
     Fault("more flash than the board has", "490,000 weights on a micro:bit", too_much_flash, "a larger board"),
     Fault("the board runs another build", "`parity` after a new build", another_build, "rlx-edge flash BUILD"),
 )

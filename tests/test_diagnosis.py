@@ -226,7 +226,7 @@ def test_changed_weights_in_flash_are_named(bundle: Path) -> None:
     with device_with(bundle, {WEIGHTS: [ONE_WEIGHT]}) as port, pytest.raises(DeviceError) as caught:
         api.parity(bundle, Data(samples(skip_model(), 1)), port=port)
     told = str(caught.value)
-    assert "are damaged: flash the build again: rlx-edge flash BUILD; " in told
+    assert "are not those that it was generated with: compile the bundle unchanged, and flash it; " in told
     assert "; different weights: byte 0 of s01_weights of b is 0x03" in told
 
 

@@ -117,10 +117,10 @@ def test_layers_go_by_many_names(wanted: str, found: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "line"),
     [
-        ("Relu", "several tensors are called like 'Relu': 'net/conv_1/Relu'; 'net/conv_2/Relu' "),
+        ("Relu", "several tensors are called like 'Relu': 'net/conv_1/Relu'; 'net/conv_2/Relu'"),
         ("net/ad", ""),
-        ("net/conv1/Relu", "no layer makes a tensor like 'net/conv1/Relu': 'net/conv_1/Relu'; 'net/conv_2/Relu'"),
-        ("x", "no layer makes a tensor like 'x' "),
+        ("net/conv1/Relu", "no layer makes a tensor like 'net/conv1/Relu'; did you mean 'net/conv_1/Relu'; 'net/conv"),
+        ("x", "no layer makes a tensor like 'x'"),
     ],
 )
 def test_unknown_layers_are_refused_with_those_that_are_close(wanted: str, line: str) -> None:

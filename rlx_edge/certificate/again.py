@@ -207,6 +207,8 @@ class Again:
                     progress=None if shown is None else lambda done, total: shown("run", done, total),
                     observe=record.add,
                 )
+                if not link.device.image_bytes:
+                    return Checked(name, False, "the device does not tell which image it has in flash")
         except ToolError:
             raise
         except EdgeError as error:

@@ -43,7 +43,7 @@ from rlx_edge.device.parity import ParityResult
 from rlx_edge.device.protocol import Hello
 from rlx_edge.device.scope import Scope
 from rlx_edge.engines import Progress
-from rlx_edge.errors import EdgeError
+from rlx_edge.errors import DeviceError, EdgeError
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.resources import firmware_dir
 
@@ -89,6 +89,11 @@ def certify(
     with api.connect(firmware, board, on, emulate=emulate) as link:
         result = api.compare_on(link, bundled, models, firmware, inputs, Scope(layers), progress, record.add)
         hello = link.device
+        if not hello.image_bytes:
+            raise DeviceError(
+                f"{link.port}: this firmware ({hello.device}) does not tell its image in flash, so that nobody knows "
+                "whether it is the build's: a certificate needs a device that was flashed with the build"
+            )
         uid = NO_UID if emulated else _uid(link)
     if not result.exact:
         return result, None

@@ -115,7 +115,7 @@ def _contradiction(certificate: Certificate, members: Mapping[str, bytes]) -> st
         return f"build/{lacking[0]} is not in it"
     if certificate.statement != statement(certificate.samples):
         return f"it says {certificate.statement!r} of {certificate.samples} inputs"
-    if where.image_bytes and (where.image_bytes, where.image_crc32) != (len(image), zlib.crc32(image)):
+    if (where.image_bytes, where.image_crc32) != (len(image), zlib.crc32(image)):
         return "the device ran another image than build/firmware.bin"
     if problem := _other_build(certificate, members):
         return problem

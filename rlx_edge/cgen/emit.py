@@ -231,6 +231,8 @@ def short_names(tensors: Sequence[Tensor]) -> dict[str, str]:
     count = 0
     for tensor in tensors:
         short = text.comment(tensor.name)
+        if len(short) > MAX_NAME and ";" in short:  # TFLite's fused tensors: the last of their names says most
+            short = short.rsplit(";", 1)[-1] or short
         attempt = short[:MAX_NAME]
         while attempt in taken:
             count += 1

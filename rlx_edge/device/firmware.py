@@ -50,7 +50,9 @@ def check_firmware(link: Link, model: ModelInfo, expected: ExpectedFirmware) -> 
             same_model=True,
         )
     if not model.weights_ok:
+        mend = "compile the bundle unchanged, and flash it" if expected.image_crc is None else FLASH_AGAIN
         raise WrongFirmwareError(
-            f"{link.port}: the weights of {model.name!r} in the device's flash are damaged: {FLASH_AGAIN}",
+            f"{link.port}: the weights of {model.name!r} in the device's flash are not those that it was generated "
+            f"with: {mend}",
             same_model=True,
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 
 from rlx_edge.cgen.costs import CoreCosts, costs_of
 from rlx_edge.cgen.memory import fullest_step
 from rlx_edge.cgen.options import Optimize
 from rlx_edge.cgen.plan import Plan, constants_of
+from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.target import get_target
 from rlx_edge.device.boards import Board
 from rlx_edge.device.buffers import buffer_bytes
@@ -80,9 +83,16 @@ def _hints(plans: Mapping[str, Plan], board: Board, flash: int, ram: int) -> lis
         hints.append("--optimize size")
     room = placement.data.bytes - ram if placement.arena == placement.data else placement.arena.bytes
     large = [plan for plan in plans.values() if plan.arena_bytes > room]
-    if room > 0 and any(plan.options.ram_budget is None or plan.options.ram_budget > room for plan in large):
+    wanted = any(plan.options.ram_budget is None or plan.options.ram_budget > room for plan in large)
+    if room > 0 and wanted and all(_smallest_arena(plan) <= room for plan in large):
         hints.append(f"--ram-budget {room}")
     return hints
+
+
+@lru_cache(maxsize=64)
+def _smallest_arena(plan: Plan) -> int:
+    """Bytes of the smallest arena that is found for a model. Takes seconds for large ones."""
+    return make_plan(plan.graph, get_target(plan.target), replace(plan.options, ram_budget=0)).arena_bytes
 
 
 def flash_bytes(costs: CoreCosts, plans: Mapping[str, Plan]) -> int:

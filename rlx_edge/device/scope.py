@@ -53,9 +53,11 @@ def find_layer(tensors: Sequence[Tensor], names: Mapping[str, str], wanted: str)
     if len(partly) == 1:
         return partly[0]
     close = partly[:3] or difflib.get_close_matches(wanted, called, n=3, cutoff=0.3)
-    hint = f": {'; '.join(map(repr, close))}" if close else ""
-    few = "several tensors are called like" if partly else "no layer makes a tensor like"
-    raise EdgeError(f"{few} {wanted!r}{hint} (parity --layers lists all)")
+    shown = "; ".join(map(repr, close))
+    if partly:
+        more = f"; and {len(partly) - len(close)} more" if len(partly) > len(close) else ""
+        raise EdgeError(f"several tensors are called like {wanted!r}: {shown}{more}")
+    raise EdgeError(f"no layer makes a tensor like {wanted!r}{f'; did you mean {shown}?' if shown else ''}")
 
 
 def compared_tensors(

@@ -50,7 +50,9 @@ def parity_verdict(result: ParityResult) -> str:
     if result.compared_bytes == 0:
         return "nothing was compared"
     first = result.first_parted or result.first_difference
-    return f"NOT exact: {result.differing_bytes:,} of {result.compared_bytes:,} bytes differ; first: {first}"
+    engines = len({row.engine for row in result.rows})
+    twice = f", over {engines} engines" if engines > 1 else ""
+    return f"NOT exact: {result.differing_bytes:,} of {result.compared_bytes:,} bytes differ{twice}; first: {first}"
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:

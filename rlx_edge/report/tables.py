@@ -18,9 +18,11 @@ from rlx_edge.device.doctor import Check
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
+from rlx_edge.report.console import out
 
 NAME_WIDTH = 36
 NARROWEST_NAME = 20
+TINIEST_NAME = 8
 
 
 def short(name: str) -> str:
@@ -44,21 +46,27 @@ def table(
     """A table whose first column is text and whose other columns are figures, to the right.
 
     In a narrow terminal the first column is broken beyond its first `narrowest` characters, others at spaces; figures
-    never.
+    never. Where even that is too wide, there are no lines between columns.
     """
     made = Table(title=printable(title), title_justify="left", show_footer=bool(total), header_style="bold")
     cells = [tuple(map(_cell, row)) for row in rows]
     last = tuple(map(_cell, total)) or ("",) * len(columns)
+    least = 0
     for index, column in enumerate(columns):
         texts = [column, last[index], *(row[index] for row in cells)]
         width = max(Text.from_markup(text, emoji=False).cell_len for text in texts)
         if index == 0:
+            least += min(width, narrowest)
             made.add_column(column, last[index], min_width=min(width, narrowest), overflow="fold")
         else:
             solid = not any(" " in text for text in texts[1:])
+            least += width if solid else 8
             made.add_column(column, last[index], justify="right", overflow="fold", no_wrap=solid)
     for row in cells:
         made.add_row(*row)
+    if least + 3 * len(columns) + 1 > out.width:
+        made.box, made.padding, made.pad_edge = None, (0, 1, 0, 0), False
+        made.columns[0].min_width = min(TINIEST_NAME, made.columns[0].min_width or 0)
     return made
 
 
