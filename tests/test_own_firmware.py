@@ -10,6 +10,7 @@ import pytest
 from models import samples, tiny_model
 
 from rlx_edge import api
+from rlx_edge.certificate.issue import certify
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.target import TARGETS
 from rlx_edge.data import Data
@@ -62,3 +63,13 @@ def test_another_model_of_the_same_name_is_noticed(bundle: Path, own_elf: Path, 
 def test_a_bundle_needs_a_port(bundle: Path) -> None:
     with pytest.raises(DeviceError, match="--port"):
         api.parity(bundle, Data({"x": np.zeros((1, 6, 6, 2), np.int8)}))
+
+
+def test_no_certificate_of_firmware_that_does_not_tell_its_image(bundle: Path, own_elf: Path, tmp_path: Path) -> None:
+    """It has the build's model, and nobody knows what else: here its own start-up and main program."""
+    api.build({"digits": tiny_model()}, "mps2-an386", tmp_path / "build")
+    data = Data(samples(tiny_model(), 2))
+    with Emulator(load_board("mps2-an386"), own_elf) as emulator:
+        assert api.parity(tmp_path / "build", data, port=emulator.port).exact
+        with pytest.raises(DeviceError, match=r"my-own-board.* does not tell its image in flash"):
+            certify(tmp_path / "build", data, port=emulator.port)
