@@ -9,12 +9,12 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.order import Accesses, band_order, sliding_order
-from rlx_edge.cgen.plan import Call, Constant
+from rlx_edge.cgen.plan import Call, Constant, Work
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, proofs
 from rlx_edge.cgen.variants.axis import Axis
-from rlx_edge.cgen.variants.depthwise_tiles import LANES, TAPS, choose_tiling
+from rlx_edge.cgen.variants.depthwise_tiles import LANES, TAPS, Tiling, choose_tiling
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
@@ -92,28 +92,42 @@ def _calls(graph: Graph, node: Node, w: Weighted) -> tuple[Call, ...] | str:
     _, out_h, out_w, _ = node.type.shape
     top, left, _, _ = pad_sides(op.padding)
     (k_h, k_w), (stride_h, stride_w) = op.kernel_size, op.stride
-    tiling = choose_tiling(Axis(in_h, k_h, stride_h, -top, out_h), Axis(in_w, k_w, stride_w, -left, out_w), channels)
+    rows, columns = Axis(in_h, k_h, stride_h, -top, out_h), Axis(in_w, k_w, stride_w, -left, out_w)
+    tiling = choose_tiling(rows, columns, channels)
     if tiling is None:
         return f"strides {stride_h} and {stride_w} are both more than 2"
+    calls = [
+        Call(DEPTHWISE, params, (source,), target, out_h, constants, tiling.scratch, work, w.text)
+        for params, constants, work in [_facts(op, x.type.shape, out_w, w, tiling)]
+        for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
+    ]
+    one_row = choose_tiling(rows, columns, channels, by_rows=True) or tiling
+    params, constants, work = _facts(op, x.type.shape, out_w, w, one_row)
+    scratch = one_row.of_rows(1).scratch
+    return tuple(
+        replace(call, by_rows=replace(call, params=params, constants=constants, work=work, scratch=scratch))
+        for call in calls
+    )
+
+
+def _facts(
+    op: QConv2d, x: tuple[int, ...], out_w: int, w: Weighted, tiling: Tiling
+) -> tuple[dict[str, int], dict[str, Constant], Work]:
+    """Parameters, constants and work of a call that is tiled so."""
+    (k_h, k_w), (stride_h, stride_w), (top, left, _, _) = op.kernel_size, op.stride, pad_sides(op.padding)
     height, width = (tiling.tile, tiling.band) if tiling.along_y else (tiling.band, tiling.tile)
     params = {
-        **dict(in_h=in_h, in_w=in_w, channels=channels, out_w=out_w, k_h=k_h, k_w=k_w),
+        **dict(in_h=x[1], in_w=x[2], channels=x[3], out_w=out_w, k_h=k_h, k_w=k_w),
         **dict(stride_h=stride_h, stride_w=stride_w, pad_top=top, pad_left=left),
         **dict(x_zp=op.x_zp, out_zp=op.out_zp, **bounds(op.clamp)),
         **dict(tile_h=height, tile_w=width, along_y=int(tiling.along_y)),
     }
-    constants = {"stream": Constant("stream", pack(w, k_h, k_w, tiling.along_y))}
-    clamped = int(op.clamp not in (None, (-128, 127))) * out_w * channels
+    clamped = int(op.clamp not in (None, (-128, 127))) * out_w * x[3]
 
     def work(rows: int) -> dict[str, int]:
         return tiling.of_rows(rows).counts | {"clamped": clamped * rows}
 
-    facts = constants, tiling.scratch, work, w.text
-    calls = [
-        Call(DEPTHWISE, params, (source,), target, out_h, *facts)
-        for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
-    ]
-    return tuple(replace(call, by_rows=replace(call, scratch=tiling.of_rows(1).scratch)) for call in calls)
+    return params, {"stream": Constant("stream", pack(w, k_h, k_w, tiling.along_y))}, work
 
 
 VARIANTS = (Variant("depthwise_dsp", Isa.DSP, QConv2d, (DEPTHWISE,), depthwise),)

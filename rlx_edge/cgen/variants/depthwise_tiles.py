@@ -117,11 +117,16 @@ class Tiling:
         return sum(COSTS[name] * count for name, count in self.counts.items())
 
 
-def choose_tiling(rows: Axis, columns: Axis, channels: int) -> Tiling | None:
+def choose_tiling(rows: Axis, columns: Axis, channels: int, *, by_rows: bool = False) -> Tiling | None:
     """The tiling with the fewest instructions within the limits (or with the least memory), one that takes less memory
-    where it hardly costs any; None where neither axis has stride 1 or 2."""
+    where it hardly costs any; None where neither axis has stride 1 or 2.
+
+    by_rows: for calls of one row each, which read from rings: a column of a ring lies in two parts, which costs more.
+    Such calls get tiles along rows.
+    """
     best = None
-    for tiling in sorted(_tilings(rows, columns, channels), key=lambda tiling: (tiling.scratch, tiling.cost)):
+    found = [tiling for tiling in _tilings(rows, columns, channels) if not (by_rows and tiling.along_y)]
+    for tiling in sorted(found, key=lambda tiling: (tiling.scratch, tiling.cost)):
         limit = ONE_BAND_BYTES if tiling.band >= tiling.outer.outputs else SCRATCH_BYTES
         if best is None or (tiling.scratch <= limit and tiling.cost < best.cost * GAIN):
             best = tiling
