@@ -16,7 +16,7 @@ from op_graphs import activation, clamps, output_scale, params, pool_graphs, sca
 
 from rlx_edge.cgen.plan import Call
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import Graph, GraphBuilder, QuantParams, Requant, real_multipliers
+from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, Requant, real_multipliers
 from rlx_edge.ir.ops import Binary, BinaryOp, Layout, QConv2d, QMatMul
 from rlx_edge.passes.freeze import freeze
 
@@ -41,22 +41,22 @@ ratios = st.sampled_from([0.05, 0.25, 1.0, 1.0, 8.0, 1e4, 1e7])
 
 
 @st.composite
-def conv(draw: Draw) -> Graph:
+def conv(draw: Draw, weights: DType = DType.I8) -> Graph:
     """QConv2d with one group: 1x1 and other kernels, strides, any padding."""
     kernel = draw(st.sampled_from([(1, 1), (1, 1), (3, 3), (3, 3), (2, 2), (1, 3), (5, 1), (4, 2), (5, 4)]))
     in_c, out_c = draw(channels), draw(channels)
-    return _conv(draw, kernel, in_c, out_c, groups=1)
+    return _conv(draw, kernel, in_c, out_c, groups=1, weights=weights)
 
 
 @st.composite
-def depthwise(draw: Draw) -> Graph:
+def depthwise(draw: Draw, weights: DType = DType.I8) -> Graph:
     """QConv2d of a channel each; some images have few channels, but lines or columns that are cut into parts."""
     kernel = draw(st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 1), (2, 2), (1, 3), (3, 1), (5, 5)]))
     multiplier = draw(st.sampled_from([1, 1, 1, 1, 2]))
     larger = draw(st.sampled_from([SMALL, SMALL, SMALL, (4, 90), (90, 4), (20, 24)]))
     many = st.one_of(st.integers(2, 9), st.sampled_from([4, 8, 12, 16, 20]))
     groups = draw(many if larger == SMALL else st.integers(2, 5))
-    return _conv(draw, kernel, groups, groups * multiplier, groups, larger)
+    return _conv(draw, kernel, groups, groups * multiplier, groups, larger, weights)
 
 
 def in_bands(draw: Draw, call: Call) -> Call:
@@ -69,7 +69,13 @@ def in_bands(draw: Draw, call: Call) -> Call:
 
 
 def _conv(
-    draw: Draw, kernel: tuple[int, int], in_c: int, out_c: int, groups: int, larger: tuple[int, int] = SMALL
+    draw: Draw,
+    kernel: tuple[int, int],
+    in_c: int,
+    out_c: int,
+    groups: int,
+    larger: tuple[int, int] = SMALL,
+    weights: DType = DType.I8,
 ) -> Graph:
     stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (2, 1), (3, 3)]))
     padding = tuple(draw(st.integers(0, kernel[i % 2] - 1 if kernel[i % 2] < 4 else 4)) for i in range(4))
@@ -80,7 +86,7 @@ def _conv(
     builder = GraphBuilder("conv")
     x_quant, weight_scales, weight_quant = _scales(draw, out_c, axis=0)
     x = builder.input("x", activation((draw(st.sampled_from([1, 1, 2])), *size, in_c), x_quant))
-    values = weight_values(draw(seeds), (out_c, *kernel, in_c // groups))
+    values = weight_values(draw(seeds), (out_c, *kernel, in_c // groups), weights)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, out_c).astype(np.int32)
     out_quant = _out_quant(draw, x_quant, weight_scales, kernel[0] * kernel[1] * in_c // groups)
     op = QConv2d(
@@ -88,12 +94,12 @@ def _conv(
         *(x_quant.zero_point, 0, out_quant.zero_point, real_multipliers(x_quant, weight_quant, out_quant)),
         *(Layout.NHWC, draw(rules), draw(clamp(out_quant))),
     )
-    operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
+    operands = [x, builder.param("w", values, weight_quant, dtype=weights), builder.param("b", bias)]
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
 
 
 @st.composite
-def dense(draw: Draw) -> Graph:
+def dense(draw: Draw, weights: DType = DType.I8) -> Graph:
     """QMatMul without a zero point of its weights."""
     rows = draw(st.integers(1, 5))
     k = draw(st.one_of(st.integers(1, 40), st.sampled_from([16, 32, 64])))
@@ -101,12 +107,12 @@ def dense(draw: Draw) -> Graph:
     builder = GraphBuilder("dense")
     x_quant, weight_scales, weight_quant = _scales(draw, n, axis=1)
     x = builder.input("x", activation((rows, k), x_quant))
-    values = np.ascontiguousarray(weight_values(draw(seeds), (n, k)).T)
+    values = np.ascontiguousarray(weight_values(draw(seeds), (n, k), weights).T)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, n).astype(np.int32)
     out_quant = _out_quant(draw, x_quant, weight_scales, k)
     mult = real_multipliers(x_quant, weight_quant, out_quant)
     op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(clamp(out_quant)))
-    operands = [x, builder.param("w", values, weight_quant), builder.param("b", bias)]
+    operands = [x, builder.param("w", values, weight_quant, dtype=weights), builder.param("b", bias)]
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
 
 
@@ -187,11 +193,20 @@ def _out_quant(draw: Draw, x_quant: QuantParams, weight_scales: list[float], tap
     return QuantParams.per_tensor(output_scale(x_quant, weight_scales, taps, draw(ratios)), draw(zero_points))
 
 
-STRATEGIES: dict[str, st.SearchStrategy[Graph]] = {
-    "conv": conv(),
-    "depthwise": depthwise(),
-    "dense": dense(),
-    "add": add(),
-    "pool": pool_graphs(),
+KINDS: dict[str, Callable[[DType], st.SearchStrategy[Graph]]] = {
+    "conv": conv,
+    "depthwise": depthwise,
+    "dense": dense,
+    "add": lambda _: add(),
+    "pool": lambda _: pool_graphs(),
 }
 """By the first word of a variant's name: conv_dsp, depthwise_mve ..."""
+
+WIDTHS = {"w4": DType.I4, "w2": DType.I2}
+"""By the last word of the name of a variant for weights of fewer bits: conv_dsp_w4 ..."""
+
+
+def graphs_for(variant: str) -> st.SearchStrategy[Graph]:
+    """Graphs that a variant of that name is made for."""
+    words = variant.split("_")
+    return KINDS[words[0]](WIDTHS.get(words[-1], DType.I8))

@@ -59,9 +59,15 @@ def activation(shape: Shape, quant: QuantParams) -> TensorType:
     return TensorType(shape, DType.I8, quant)
 
 
-def weight_values(seed: int, shape: Shape) -> np.ndarray:
-    """Weights of all magnitudes, -128 too; some channels tiny, so that accumulators hit ties."""
+weight_dtypes = st.sampled_from([DType.I8, DType.I8, DType.I4, DType.I2])
+
+
+def weight_values(seed: int, shape: Shape, dtype: DType = DType.I8) -> np.ndarray:
+    """Weights of all magnitudes, the lowest too; some channels tiny, so that accumulators hit ties."""
     rng = np.random.default_rng(seed)
+    if dtype is not DType.I8:
+        low, high = dtype.limits
+        return rng.integers(rng.choice([low, -high]), high + 1, shape).astype(np.int8)
     limit = rng.integers(1, 129, size=(shape[0],) + (1,) * (len(shape) - 1))
     return rng.integers(-limit, np.minimum(limit + 1, 128), size=shape).astype(np.int8)
 
@@ -92,9 +98,10 @@ def conv_graphs(draw: Draw) -> Graph:
     per_channel = draw(st.booleans())
     weight_scales = draw(st.lists(scales(1e-3, 0.5), min_size=c_out, max_size=c_out))
     weight_scales = weight_scales if per_channel else weight_scales[:1]
-    w_zp = draw(st.sampled_from([0, 0, 0, -5, 100]))
+    dtype = draw(weight_dtypes)
+    w_zp = draw(st.sampled_from([0, 0, 0, -5, 100])) if dtype is DType.I8 else 0
     w_quant = QuantParams(tuple(weight_scales), (w_zp,) * len(weight_scales), 0 if per_channel else None)
-    values = weight_values(draw(seeds), (c_out, *kernel, in_group))
+    values = weight_values(draw(seeds), (c_out, *kernel, in_group), dtype)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, c_out).astype(np.int32)
     taps = kernel[0] * kernel[1] * in_group
     out_quant = QuantParams.per_tensor(
@@ -106,7 +113,7 @@ def conv_graphs(draw: Draw) -> Graph:
         *(x_quant.zero_point, w_zp, out_quant.zero_point, real_multipliers(x_quant, w_quant, out_quant)),
         *(Layout.NHWC, Requant.TFLM, draw(clamps)),
     )
-    operands = [x, builder.param("w", values, w_quant), builder.param("b", bias)]
+    operands = [x, builder.param("w", values, w_quant, dtype=dtype), builder.param("b", bias)]
     return builder.build([builder.add(op, operands, "y", out_quant)])
 
 
@@ -120,9 +127,10 @@ def dense_graphs(draw: Draw) -> Graph:
     per_channel = draw(st.booleans())
     weight_scales = draw(st.lists(scales(1e-3, 0.5), min_size=n, max_size=n))
     weight_scales = weight_scales if per_channel else weight_scales[:1]
-    w_zp = draw(st.sampled_from([0, 0, -3]))
+    dtype = draw(weight_dtypes)
+    w_zp = draw(st.sampled_from([0, 0, -3])) if dtype is DType.I8 else 0
     w_quant = QuantParams(tuple(weight_scales), (w_zp,) * len(weight_scales), 1 if per_channel else None)
-    values = np.ascontiguousarray(weight_values(draw(seeds), (n, k)).T)
+    values = np.ascontiguousarray(weight_values(draw(seeds), (n, k), dtype).T)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, n).astype(np.int32)
     out_quant = QuantParams.per_tensor(
         output_scale(x_quant, weight_scales, k, draw(st.sampled_from([0.002, 1.0, 8.0]))), draw(zero_points)
@@ -130,7 +138,7 @@ def dense_graphs(draw: Draw) -> Graph:
     mult = real_multipliers(x_quant, w_quant, out_quant)
     rule = draw(st.sampled_from([Requant.TFLM, Requant.TFLITE_REF]))
     op = QMatMul(x_quant.zero_point, w_zp, out_quant.zero_point, mult, rule, draw(clamps))
-    operands = [x, builder.param("w", values, w_quant), builder.param("b", bias)]
+    operands = [x, builder.param("w", values, w_quant, dtype=dtype), builder.param("b", bias)]
     return builder.build([builder.add(op, operands, "y", out_quant)])
 
 

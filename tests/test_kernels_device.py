@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, encode, write_bundle
-from fast_graphs import STRATEGIES, extreme_inputs, in_bands, joined
+from fast_graphs import extreme_inputs, graphs_for, in_bands, joined
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
@@ -105,7 +105,7 @@ def test_fast_kernel_on_its_core(variant: Variant, device_cases: DeviceCases) ->
     @settings(max_examples=VARIANT_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        graph = data.draw(graphs_for(variant.name))
         assume(taken(graph, variant))
         calls = variant.lower(graph, graph.output_nodes[0])
         assert not isinstance(calls, str)

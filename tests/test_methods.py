@@ -222,7 +222,7 @@ def test_descent_never_loses_to_nearest(seed: int, groups: int, rows: int, input
     x = rng.standard_normal((groups, 8, inputs)) @ rng.standard_normal((groups, inputs, inputs))
     moments = damped(np.matmul(x.transpose(0, 2, 1), x) / 8)
     nearest = np.rint(exact)
-    codes = descend(exact, nearest, moments)
+    codes = descend(exact, nearest, moments, 127)
 
     def cost(codes: Array) -> Array:
         return np.einsum("gok,gkl,gol->go", exact - codes, moments, exact - codes)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import HostCases, encode_in_arena
-from fast_graphs import STRATEGIES
+from fast_graphs import graphs_for
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from models import ModelMaker
@@ -130,7 +130,7 @@ def test_distance_of_variants(variant: Variant, host_cases: HostCases) -> None:
     @ROUNDS
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        graph = data.draw(graphs_for(variant.name))
         node = graph.output_nodes[0]
         calls = variant.lower(graph, node)
         assume(isinstance(node.op, variant.op) and not isinstance(calls, str))

@@ -293,3 +293,35 @@ def test_the_codec_refuses_what_json_cannot_hold() -> None:
         encode(object())
     with pytest.raises(CodecError, match="should be a Input"):
         decode(Input, {"class": "Clamp", "name": "x"}, "op")
+
+
+@pytest.mark.parametrize("dtype", [DType.I4, DType.I2])
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9])
+def test_weights_of_few_bits_are_packed(tmp_path: Path, dtype: DType, count: int) -> None:
+    graph = dense_of_few_bits(dtype, count)
+    data = saved(graph, tmp_path)
+    equal(load_rlx(data), graph)
+    stored = safetensors.numpy.load(data)["param/w"]
+    assert stored.dtype == np.uint8 and stored.size == (2 * count * dtype.bits + 7) // 8
+
+
+def dense_of_few_bits(dtype: DType, count: int) -> Graph:
+    low, high = dtype.limits
+    builder = GraphBuilder("few_bits")
+    quant = QuantParams.per_tensor(0.5, 0)
+    x = builder.input("x", TensorType((1, count), DType.I8, quant))
+    values = np.random.default_rng(count).integers(low, high + 1, (count, 2)).astype(np.int8)
+    operands = [x, builder.param("w", values, quant, dtype=dtype), builder.param("b", np.zeros(2, np.int32))]
+    return builder.build([builder.add(QMatMul(0, 0, 0, (0.5,)), operands, "y", quant)])
+
+
+def test_packed_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    data = saved(dense_of_few_bits(DType.I4, 5), tmp_path)
+    tensors = safetensors.numpy.load(data)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    for values, message in (
+        (np.zeros(4, np.uint8), "4 bytes for 10 values of 4 bits"),
+        (np.zeros(5, np.int8), "packed bytes"),
+        (np.zeros((1, 5), np.uint8), "packed bytes"),
+    ):
+        assert message in refusal(safetensors.numpy.save({**tensors, "param/w": values}, header))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cases import HostCases, encode
-from fast_graphs import STRATEGIES, extreme_inputs, in_bands, joined
+from fast_graphs import KINDS, extreme_inputs, graphs_for, in_bands, joined
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from op_graphs import random_inputs, seeds
@@ -51,7 +51,7 @@ def test_twin_equals_reference(variant: Variant, host_cases: HostCases) -> None:
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         nonlocal ran
-        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        graph = data.draw(graphs_for(variant.name))
         assume(taken(graph, variant))
         node = graph.output_nodes[0]
         calls = variant.lower(graph, node)
@@ -121,7 +121,7 @@ def test_twin_reads_a_ring_of_rows(variant: Variant, host_cases: HostCases) -> N
     @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        graph = data.draw(STRATEGIES[variant.name.split("_")[0]])
+        graph = data.draw(graphs_for(variant.name))
         assume(taken(graph, variant))
         calls = variant.lower(graph, graph.output_nodes[0])
         assert not isinstance(calls, str)
@@ -141,6 +141,6 @@ def test_names_say_what_they_are() -> None:
     """conv_dsp is a convolution for DSP; a first word is a strategy of fast_graphs. add_table runs everywhere."""
     for variant in VARIANTS:
         kind, *rest = variant.name.split("_")
-        assert kind in STRATEGIES
+        assert kind in KINDS
         assert kind == "add" if variant.isa is Isa.PORTABLE else variant.isa.value in rest
     assert len(ALL_KERNELS) == len({kernel.name for kernel in ALL_KERNELS})

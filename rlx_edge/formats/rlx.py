@@ -18,7 +18,7 @@ from rlx_edge.errors import ModelError
 from rlx_edge.files import replacing
 from rlx_edge.formats.rlx_codec import CodecError, decode, encode
 from rlx_edge.formats.source import read_source
-from rlx_edge.ir import Array, DType, Graph, Node, verify
+from rlx_edge.ir import Array, DType, Graph, Node, subbyte, verify
 from rlx_edge.ir.ops import Param
 
 FORMAT_VERSION = 1
@@ -65,8 +65,11 @@ def load_rlx(source: Path | bytes) -> Graph:
 
 
 def _pack(graph: Graph) -> bytes:
-    used = [node.op.name for node in graph.nodes if isinstance(node.op, Param)]
-    tensors = {PARAM_PREFIX + name: np.ascontiguousarray(graph.params[name]) for name in used}
+    tensors = {
+        PARAM_PREFIX + node.op.name: _stored(graph.params[node.op.name], node.type.dtype)
+        for node in graph.nodes
+        if isinstance(node.op, Param)
+    }
     document = {
         "version": FORMAT_VERSION,
         "graph": {
@@ -79,6 +82,11 @@ def _pack(graph: Graph) -> bytes:
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     # One metadata entry only: safetensors writes several in no fixed order, and equal graphs give equal files.
     return bytes(safetensors.numpy.save(tensors, {METADATA_KEY: text}))
+
+
+def _stored(values: Array, dtype: DType) -> Array:
+    """A parameter as the file has it: of less than a byte a value, as packed bytes."""
+    return subbyte.pack(values, dtype.bits) if dtype.bits < 8 else np.ascontiguousarray(values)
 
 
 def _unpack(data: bytes, where: str) -> tuple[dict[str, Array], str]:
@@ -137,6 +145,21 @@ def _decode_graph(json: Mapping[str, Any], params: Mapping[str, Array]) -> Graph
         decode(str, json["name"], "name"),
         nodes,
         decode(tuple[int, ...], json["outputs"], "outputs"),
-        dict(params),
+        _held(nodes, params),
         metadata,
     )
+
+
+def _held(nodes: tuple[Node, ...], params: Mapping[str, Array]) -> dict[str, Array]:
+    """Parameters as a graph holds them. Raises CodecError for packed bytes that are not what a node's type says."""
+    held = dict(params)
+    for node in nodes:
+        if isinstance(node.op, Param) and node.type.dtype.bits < 8:
+            packed = params[node.op.name]
+            if packed.dtype != np.uint8 or packed.ndim != 1:
+                raise CodecError(f"tensor {PARAM_PREFIX + node.op.name!r} of {node.type} should be packed bytes (U8)")
+            try:
+                held[node.op.name] = subbyte.unpack(packed, node.type.dtype.bits, node.type.shape)
+            except ValueError as error:
+                raise CodecError(f"tensor {PARAM_PREFIX + node.op.name!r}: {error}") from None
+    return held

@@ -13,9 +13,15 @@ Array = NDArray[Any]
 
 
 class DType(Enum):
-    """An element type. The value is the name used in text and in files."""
+    """An element type. The value is the name used in text and in files.
+
+    I4 and I2 are weights of 4 and 2 bits; in Python each of their values is an int8, in files they are packed
+    (ir/subbyte.py).
+    """
 
     F32 = "f32"
+    I2 = "i2"
+    I4 = "i4"
     I8 = "i8"
     U8 = "u8"
     I16 = "i16"
@@ -34,7 +40,7 @@ class DType(Enum):
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The numpy dtype that holds one element."""
+        """The numpy dtype that holds one element, of less than a byte too."""
         return np.dtype(_NUMPY[self])
 
     @property
@@ -49,13 +55,15 @@ class DType(Enum):
     def of(array: Array) -> DType:
         """The DType of a numpy array. Raises ValueError for a dtype that the IR does not have."""
         for dtype, scalar in _NUMPY.items():
-            if array.dtype == np.dtype(scalar):
+            if array.dtype == np.dtype(scalar) and dtype.bits >= 8:
                 return dtype
         raise ValueError(f"no IR dtype holds numpy's {array.dtype}")
 
 
 _NUMPY: dict[DType, type[np.generic]] = {
     DType.F32: np.float32,
+    DType.I2: np.int8,
+    DType.I4: np.int8,
     DType.I8: np.int8,
     DType.U8: np.uint8,
     DType.I16: np.int16,
@@ -63,3 +71,6 @@ _NUMPY: dict[DType, type[np.generic]] = {
     DType.I64: np.int64,
     DType.BOOL: np.bool_,
 }
+
+WEIGHTS: tuple[DType, ...] = (DType.I8, DType.I4, DType.I2)
+"""What the weights of an integer convolution or matrix product may be."""

@@ -115,11 +115,20 @@ class GraphBuilder:
         unique = self._unique(name)
         return self._append(Input(unique), (), type, unique, sources)
 
-    def param(self, name: str, values: Array, quant: QuantParams | None = None, sources: Sequence[str] = ()) -> int:
-        """A weight or bias. `values` keeps its dtype, which must be one that the IR has."""
+    def param(
+        self,
+        name: str,
+        values: Array,
+        quant: QuantParams | None = None,
+        sources: Sequence[str] = (),
+        dtype: DType | None = None,
+    ) -> int:
+        """A weight or bias. `values` keeps its numpy dtype, which must be one that the IR has; `dtype` is I4 or I2 for
+        int8 values that these hold."""
         unique = self._unique(name)
         self.params[unique] = values
-        return self._append(Param(unique), (), TensorType(values.shape, DType.of(values), quant), unique, sources)
+        type = TensorType(values.shape, dtype or DType.of(values), quant)
+        return self._append(Param(unique), (), type, unique, sources)
 
     def constant(self, name: str, values: Array, quant: QuantParams | None = None) -> int:
         data = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
@@ -141,7 +150,8 @@ class GraphBuilder:
     def copy(self, node: Node, inputs: Sequence[int], graph: Graph) -> int:
         """Append a node of another graph, with operands of this one; a Param brings its values."""
         if isinstance(node.op, Param):
-            return self.param(node.op.name, graph.params[node.op.name], node.type.quant, node.sources)
+            values = graph.params[node.op.name]
+            return self.param(node.op.name, values, node.type.quant, node.sources, node.type.dtype)
         return self._append(node.op, tuple(inputs), node.type, node.name, node.sources, node.channels)
 
     def keep_channels(self, node_id: int, channels: Channels | None) -> None:

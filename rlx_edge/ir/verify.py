@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rlx_edge.errors import ModelError
-from rlx_edge.ir.dtype import DType
+from rlx_edge.ir.dtype import Array, DType
 from rlx_edge.ir.graph import Graph, Node
 from rlx_edge.ir.ops import (
     Activation,
@@ -85,10 +85,18 @@ def _leaf_problems(graph: Graph, node: Node) -> Iterator[str]:
             yield f"no values for the parameter {node.op.name!r}"
         elif values.shape != node.type.shape or values.dtype != node.type.dtype.numpy:
             yield f"declared {node.type}, but its values are {values.dtype}{list(values.shape)}"
+        elif node.type.dtype.bits < 8:
+            yield from _range_problems(values, node.type.dtype)
     elif isinstance(node.op, Constant) and len(node.op.data) != node.type.bytes:
         yield f"{len(node.op.data)} bytes of data for {node.type}"
     elif isinstance(node.op, Input) and node.op.name != node.name:
         yield f"an input called {node.op.name!r} on a node of another name"
+
+
+def _range_problems(values: Array, dtype: DType) -> Iterator[str]:
+    low, high = dtype.limits
+    if values.size and (values.min() < low or values.max() > high):
+        yield f"values from {values.min()} to {values.max()}, but {dtype.value} holds {low} to {high}"
 
 
 def _inference_problems(graph: Graph, node: Node) -> Iterator[str]:

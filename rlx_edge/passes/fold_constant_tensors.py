@@ -26,7 +26,7 @@ def fold_constant_tensors(graph: Graph) -> Graph:
     def rule(graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | None:
         if node.id not in taken:
             return None
-        return builder.param(node.name, values[node.id], node.type.quant, node.sources)
+        return builder.param(node.name, values[node.id], node.type.quant, node.sources, node.type.dtype)
 
     return rebuild(graph, rule) if taken else graph
 

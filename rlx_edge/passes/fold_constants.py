@@ -64,7 +64,9 @@ class _Folder:
 
     def replace(self, graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | None:
         values = self.values.get(node.id)
-        return None if values is None else builder.param(node.name, values, node.type.quant, node.sources)
+        if values is None:
+            return None
+        return builder.param(node.name, values, node.type.quant, node.sources, node.type.dtype)
 
 
 def _work(graph: Graph, node: Node) -> int:

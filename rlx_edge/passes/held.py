@@ -97,7 +97,7 @@ class HeldTensors:
         return self.new.add(Transpose(inverse(perm)), [grown], f"{old.name}.nhwc", old.type.quant)
 
     def param(self, old: Node, values: Array) -> int:
-        return self.new.param(old.name, np.ascontiguousarray(values), old.type.quant, old.sources)
+        return self.new.param(old.name, np.ascontiguousarray(values), old.type.quant, old.sources, old.type.dtype)
 
     def _make_form(self, old: Node, perm: Perm | None) -> int:
         rank = len(old.type.shape)

@@ -86,15 +86,17 @@ def rebuild_layers(graph: Graph, changes: dict[int, Change]) -> Graph:
 
     def rule(graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | None:
         if node.id in own:
-            return builder.param(node.name, own[node.id], node.type.quant, node.sources)
+            return builder.param(node.name, own[node.id], node.type.quant, node.sources, node.type.dtype)
         change = changes.get(node.id)
         if change is None:
             return None
         operands = [ids[node.inputs[0]]]
         for i, values in zip(node.inputs[1:], (change.weights, change.bias), strict=True):
             old = graph.nodes[i]
-            new = ids[i] if i in own else builder.param(old.name, values, old.type.quant, old.sources)
-            operands.append(new)
+            if i in own:
+                operands.append(ids[i])
+            else:
+                operands.append(builder.param(old.name, values, old.type.quant, old.sources, old.type.dtype))
         return builder.add(change.op, operands, node.name, node.type.quant, node.sources)
 
     return rebuild(graph, rule) if changes else graph

@@ -53,7 +53,7 @@ class _Cut:
                 self.ids[node_id] = self.builder.copy(node, [], self.graph)
             else:
                 part = np.ascontiguousarray(values[..., kept])
-                self.ids[node_id] = self.builder.param(node.name, part, node.type.quant, node.sources)
+                self.ids[node_id] = self.builder.param(node.name, part, node.type.quant, node.sources, node.type.dtype)
         return self.ids[node_id]
 
     def node(self, node: Node) -> None:
@@ -99,7 +99,7 @@ class _Cut:
         quant = quant_of_outputs(w.type.quant, out)
         operands = [
             self.tensor(x.id),
-            self.builder.param(w.name, np.ascontiguousarray(weights), quant, w.sources),
+            self.builder.param(w.name, np.ascontiguousarray(weights), quant, w.sources, w.type.dtype),
             self.builder.param(bias.name, biases[out], quant_of_outputs(bias.type.quant, out), bias.sources),
         ]
         self._append(node, op, operands)

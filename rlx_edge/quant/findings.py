@@ -126,14 +126,15 @@ def _faint(anchor: Node, seen: Seen, scale: float, known: Array) -> Iterator[str
 
 def _raised(anchor: Node, bias: Array, scales: Array, largest: Array, x_scale: float) -> Iterator[str]:
     """Channels whose weights lose codes because their bias asks for a larger scale than `largest`, max |w|, does."""
-    factor = scales * WEIGHT_MAX / largest
-    over = (factor > RAISED) & (np.abs(bias) * WEIGHT_MAX > BIAS_MAX * x_scale * largest)
+    most_code = WEIGHT_MAX[8]
+    factor = scales * most_code / largest
+    over = (factor > RAISED) & (np.abs(bias) * most_code > BIAS_MAX * x_scale * largest)
     if over.any():
         most = factor[over].max()
         yield (
             f"{_named(anchor)}: the bias of {_channels(np.flatnonzero(over), len(over))} does not fit int32 at x_scale "
             f"* w_scale: their weight scale is raised, up to {most:.3g} times, which leaves their weights codes up to "
-            f"{WEIGHT_MAX / most:.0f} instead of {WEIGHT_MAX}"
+            f"{most_code / most:.0f} instead of {most_code}"
         )
 
 

@@ -85,7 +85,8 @@ def _input(lowering: Lowering, node: Node) -> int:
 def _weights(lowering: Lowering, fusion: Fusion) -> tuple[list[int], QuantParams]:
     """Parameters for the weights and bias of a fusion's anchor, and the weights' parameters."""
     made = lowering.layers[fusion.last.id]
-    w = lowering.builder.param(lowering.graph.nodes[fusion.anchor.inputs[1]].name, made.weights, made.weight_params)
+    name = lowering.graph.nodes[fusion.anchor.inputs[1]].name
+    w = lowering.builder.param(name, made.weights, made.weight_params, dtype=made.dtype)
     b = lowering.builder.param(f"{fusion.last.name}.bias_i32", made.bias, made.bias_params)
     return [w, b], made.weight_params
 

@@ -47,7 +47,7 @@ def round_adaptively(inputs: LayerInputs, centered: bool = True) -> QuantizedWei
         return layer
     steps = np.array(layer.weight_params.scales).reshape(exact.shape[0], -1, 1)
     nearest = as_matrices(anchor, layer.weights.astype(np.float64))
-    codes = descend(exact / steps, nearest, damped(second_moments(inputs, centered)))
+    codes = descend(exact / steps, nearest, damped(second_moments(inputs, centered)), WEIGHT_MAX[layer.bits])
     return replace(layer, weights=from_matrices(anchor, codes.astype(np.int8), layer.weights.shape))
 
 
@@ -107,9 +107,10 @@ def damped(moments: Array) -> Array:
     return np.asarray(moments + DAMPING * means[:, None, None] * np.eye(moments.shape[1]))
 
 
-def descend(exact: Array, codes: Array, moments: Array) -> Array:
+def descend(exact: Array, codes: Array, moments: Array, most: int) -> Array:
     """Integers [groups, outputs, K] that lessen e H e' of every output's error e = exact - codes, from `codes` on.
 
+    Their magnitudes stay within `most`.
     Each pass sets every weight in turn, of all outputs at once, to the integer that is best while all others stay. The
     error never grows; the result is a minimum over single weights.
     """
@@ -121,7 +122,7 @@ def descend(exact: Array, codes: Array, moments: Array) -> Array:
         for k in range(codes.shape[2]):
             curvature = curvatures[:, k, None]
             wanted = np.rint(np.divide(slopes[:, :, k], curvature, out=np.zeros(codes.shape[:2]), where=curvature > 0))
-            moved = np.clip(codes[:, :, k] + wanted, -WEIGHT_MAX, WEIGHT_MAX) - codes[:, :, k]
+            moved = np.clip(codes[:, :, k] + wanted, -most, most) - codes[:, :, k]
             if moved.any():
                 codes[:, :, k] += moved
                 slopes -= moved[:, :, None] * moments[:, k, None, :]

@@ -1,23 +1,28 @@
 """From ranges and weights to scales, zero points and integers.
 
-Activations: asymmetric int8, one scale a tensor, 0 within the range and exactly a code. Weights: symmetric int8 in
-[-127, 127], one scale an output channel. Biases: int32 at x_scale * w_scale. Scales are float32 values.
+Activations: asymmetric int8, one scale a tensor, 0 within the range and exactly a code. Weights: symmetric, of 8
+bits or fewer, one scale an output channel. Biases: int32 at x_scale * w_scale. Scales are float32 values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from rlx_edge.ir import Array, QuantParams
+from rlx_edge.ir import Array, DType, QuantParams
 from rlx_edge.quant.observers import Range
 from rlx_edge.reference.fixedpoint import round_half_away
 
 CODES = 255
 """Steps between the smallest and the largest int8."""
 
-WEIGHT_MAX = 127
+WEIGHT_MAX: Mapping[int, int] = {8: 127, 4: 7, 3: 3, 2: 1}
+"""By bits: the largest magnitude of a weight. 2 bits are ternary, -1, 0 and 1."""
+
+WEIGHT_DTYPES: Mapping[int, DType] = {8: DType.I8, 4: DType.I4, 3: DType.I4, 2: DType.I2}
+"""How weights of so many bits are stored."""
 
 BIAS_MAX = 1 << 30
 """Largest bias: half of int32, which leaves the other half to the products."""
@@ -43,31 +48,38 @@ def activation_params(range: Range) -> QuantParams:
 
 @dataclass(frozen=True)
 class QuantizedWeights:
-    """int8 weights and int32 bias [C] with their parameters."""
+    """Weights of `bits` bits, each an int8, and int32 bias [C], with their parameters."""
 
     weights: Array
     weight_params: QuantParams
     bias: Array
     bias_params: QuantParams
+    bits: int = 8
+
+    @property
+    def dtype(self) -> DType:
+        """What the graph stores the weights as."""
+        return WEIGHT_DTYPES[self.bits]
 
 
-def quantize_weights(weights: Array, axis: int, bias: Array, x_scale: float) -> QuantizedWeights:
+def quantize_weights(weights: Array, axis: int, bias: Array, x_scale: float, bits: int = 8) -> QuantizedWeights:
     """Weights with output channels along `axis`, rounded to nearest, and their bias [C] in real values.
 
-    A channel's scale is max|w| / 127, raised where the bias would not fit int32 otherwise. A channel of zeros takes
-    the largest scale of the others.
+    A channel's scale is max|w| / WEIGHT_MAX[bits], raised where the bias would not fit int32 otherwise. A channel of
+    zeros takes the largest scale of the others.
     """
-    params = weight_params(weights, axis, bias, x_scale)
+    params = weight_params(weights, axis, bias, x_scale, bits)
     steps, _ = params.broadcast(weights.ndim)
-    q = np.clip(round_half_away(weights.astype(np.float64) / steps), -WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
-    return QuantizedWeights(np.ascontiguousarray(q), params, *quantize_bias(bias, params, x_scale))
+    most = WEIGHT_MAX[bits]
+    q = np.clip(round_half_away(weights.astype(np.float64) / steps), -most, most).astype(np.int8)
+    return QuantizedWeights(np.ascontiguousarray(q), params, *quantize_bias(bias, params, x_scale), bits)
 
 
-def weight_params(weights: Array, axis: int, bias: Array, x_scale: float) -> QuantParams:
+def weight_params(weights: Array, axis: int, bias: Array, x_scale: float, bits: int = 8) -> QuantParams:
     """The scales that `quantize_weights` gives."""
     others = tuple(i for i in range(weights.ndim) if i != axis)
     largest = np.abs(weights.astype(np.float64)).max(axis=others)
-    scales = np.maximum(largest / WEIGHT_MAX, SMALLEST_SCALE)
+    scales = np.maximum(largest / WEIGHT_MAX[bits], SMALLEST_SCALE)
     scales[largest == 0] = scales.max() if largest.any() else 1.0
     scales = np.maximum(scales, np.abs(bias) / (x_scale * BIAS_MAX))
     return QuantParams(tuple(_float32(min(s, LARGEST_SCALE)) for s in scales), (0,) * len(scales), axis)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from rlx_edge.ir import Array, DType, Graph, Node
+from rlx_edge.ir.dtype import WEIGHTS
 from rlx_edge.ir.ops import Conv, Input, Layout, Leaf, QConv2d, QMatMul
 from rlx_edge.reference import fast
 from rlx_edge.reference.integer import requantize
@@ -26,7 +27,7 @@ def evaluate(graph: Graph, node: Node, operands: Sequence[Array]) -> Array:
     types = graph.operand_types(node)
     if not isinstance(node.op, QConv2d | QMatMul):
         return fast.evaluate(graph, node, operands)
-    sums = _accumulators(node.op, operands) if types[0].dtype is types[1].dtype is DType.I8 else None
+    sums = _accumulators(node.op, operands) if types[0].dtype is DType.I8 and types[1].dtype in WEIGHTS else None
     if sums is None:
         return evaluate_plainly(graph, node, operands)
     return requantize(sums.astype(np.int64) + operands[2].astype(np.int64), node.op, types, node.type)

@@ -108,6 +108,12 @@ def limit_shifts(w: Weighted, low: int, high: int) -> str | None:
     return f"channel {channel} shifts to the right by {int(w.shifts[channel])}, not {low} to {high}"
 
 
+def limit_weights(w: Weighted, low: int, high: int) -> str | None:
+    """Why not all weights lie in [low, high]: what a layer was declared to hold does not matter."""
+    outside = (w.rows < low) | (w.rows > high)
+    return f"it has the weight {int(w.rows[outside][0])}, not {low} to {high}" if outside.any() else None
+
+
 def limit_accumulators(w: Weighted, bits: int) -> str | None:
     """Why not all accumulators, and every partial sum, stay below 2^bits in magnitude."""
     largest = int(w.bound.max())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlx_edge.ir.dtype import DType
+from rlx_edge.ir.dtype import WEIGHTS, DType
 from rlx_edge.ir.frozen import FrozenScale, FrozenTable, Requant
 from rlx_edge.ir.ops.base import Layout, Op, ShapeError
 from rlx_edge.ir.ops.conv import conv_infer, conv_macs
@@ -67,7 +67,7 @@ def _quantize_text(verb: str, axis: int | None, scales: tuple[float, ...]) -> st
 
 @dataclass(frozen=True)
 class QMatMul(Op):
-    """x [M, K] i8 times w [K, N] i8 plus bias [N] i32, requantized to [M, N] i8.
+    """x [M, K] i8 times w [K, N] i8 (or of 4 or 2 bits) plus bias [N] i32, requantized to [M, N] i8.
 
     `mult` = x_scale * w_scale / out_scale, one value or one per output column; with `x_zp`, `w_zp` and `out_zp` it is
     derived from the tensors' parameters, and `verify` checks that it agrees with them.
@@ -98,7 +98,7 @@ class QMatMul(Op):
 
 @dataclass(frozen=True)
 class QConv2d(Op):
-    """int8 2-D convolution with int32 accumulation; operands x, w, bias.
+    """int8 2-D convolution with int32 accumulation; operands x, w (i8, or of 4 or 2 bits), bias.
 
     NCHW: x [N, C_in, H, W], w [C_out, C_in/groups, kH, kW]. NHWC: x [N, H, W, C_in], w [C_out, kH, kW, C_in/groups].
     bias [C_out] i32. `padding` is (vertical, horizontal) or (top, left, bottom, right). See QMatMul for `mult`.
@@ -133,8 +133,8 @@ class QConv2d(Op):
 
 
 def check_integer_operands(x: TensorType, w: TensorType, bias: TensorType, channels: int) -> None:
-    """Raises ShapeError unless x and w are i8 and bias is i32 [channels]."""
-    if x.dtype != DType.I8 or w.dtype != DType.I8:
-        raise ShapeError(f"x and w must be i8, not {x.dtype.value} and {w.dtype.value}")
+    """Raises ShapeError unless x is i8, w is i8, i4 or i2, and bias is i32 [channels]."""
+    if x.dtype != DType.I8 or w.dtype not in WEIGHTS:
+        raise ShapeError(f"x must be i8, w i8, i4 or i2, not {x.dtype.value} and {w.dtype.value}")
     if bias.dtype != DType.I32 or bias.shape != (channels,):
         raise ShapeError(f"bias must be i32[{channels}], not {bias.dtype.value}{list(bias.shape)}")
