@@ -23,7 +23,8 @@ from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.remove_dead import remove_dead
 from rlx_edge.quant.batches import batches
 from rlx_edge.quant.quantize import apply_recipe
-from rlx_edge.quant.recipe import ADAPTIVE, EFFORTS, NEAREST, Recipe
+from rlx_edge.quant.recipe import EFFORTS, Recipe
+from rlx_edge.quant.widths import ADAPTIVE, MSE, NEAREST, LayerRule, everywhere
 from rlx_edge.reference import fast
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
 
@@ -33,6 +34,8 @@ PAGE = ROOT / "docs" / "accuracy.md"
 BASELINE = ROOT / "benchmarks" / "baseline-accuracy.toml"
 NAMES = ("kws", "ic", "mnist_dw", "mnist_resnet", "mnist_valid")
 CALIBRATION_SAMPLES = 128
+
+TERNARY = (*everywhere(2), *(LayerRule(kind, 4) for kind in (":first", ":last", ":depthwise")))
 
 RECIPES: Mapping[str, Recipe] = {
     "min-max (`fast`)": EFFORTS["fast"],
@@ -51,6 +54,11 @@ RECIPES: Mapping[str, Recipe] = {
     "equalization + headroom + bias correction": replace(EFFORTS["best"], rounding=NEAREST),
     "the same + adaptive rounding (`best`)": EFFORTS["best"],
     "`best` with auto": replace(EFFORTS["best"], observer="auto"),
+    "4-bit weights, max-abs scales, nearest": replace(EFFORTS["fast"], weights=everywhere(4, NEAREST)),
+    "4-bit weights, MSE scales, nearest": replace(EFFORTS["balanced"], weights=everywhere(4, MSE)),
+    "**4-bit weights everywhere (`--weights 4`)**": replace(EFFORTS["balanced"], weights=everywhere(4)),
+    "3-bit weights everywhere (`--weights 3`)": replace(EFFORTS["balanced"], weights=everywhere(3)),
+    "ternary; first, last and depthwise layers of 4 bits": replace(EFFORTS["balanced"], weights=TERNARY),
 }
 """A row of the table each."""
 

@@ -33,6 +33,7 @@ from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import explanation_facts, with_explanation
 from rlx_edge.quant.quantize import Quantized, apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, EFFORTS, ROUNDINGS, Recipe, effort
+from rlx_edge.quant.widths import read_rules
 from rlx_edge.report import explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, progress, say, stages
 
@@ -57,6 +58,10 @@ Headroom = Annotated[
 BiasCorrection = Annotated[
     bool | None, typer.Option("--bias-correction/--no-bias-correction", help="cancel each layer's mean error")
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option("--weights", help="bits of weights: 8, 4, 3, 2 (ternary), or a recipe file, layer by layer"),
+]
 Rounding = Annotated[str | None, typer.Option("--rounding", help=f"of weights: {', '.join(ROUNDINGS)}")]
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="also draw each layer's SQNR into this .svg, .png or .pdf (extra: plots)")
@@ -77,6 +82,7 @@ def quantize(
     headroom: Headroom = None,
     bias_correction: BiasCorrection = None,
     rounding: Rounding = None,
+    weights: Weights = None,
     rule: Rule = Requant.TFLM,
     plot: Plot = None,
     dims: Dims = None,
@@ -89,7 +95,8 @@ def quantize(
     """
     check_suffix(out_file, ".rlx")
     methods = dict(observer=observer, search=search, equalize=equalize, headroom=headroom)
-    recipe = changed(level, methods | dict(bias_correction=bias_correction, rounding=rounding))
+    rules = None if weights is None else read_rules(weights)
+    recipe = changed(level, methods | dict(bias_correction=bias_correction, rounding=rounding, weights=rules))
     if plot is not None:
         plots.check_plot(plot)
     graph = open_model(model, dims)

@@ -360,7 +360,7 @@ def test_a_recipe_without_its_data_is_refused(digits: tuple[Graph, Data, Data]) 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(EdgeError, match="no effort 'most'; there are fast, balanced, best"):
         effort("most")
-    with pytest.raises(EdgeError, match="no rounding 'up'; there are nearest, adaptive"):
+    with pytest.raises(EdgeError, match="no rounding 'up'; there are nearest, mse, adaptive, gptq"):
         Recipe(rounding="up")
 
 

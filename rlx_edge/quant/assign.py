@@ -6,7 +6,7 @@ has fixed ones; what only a concatenation reads is computed at the concatenation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,7 @@ from rlx_edge.quant.schemes import (
     constant_params,
     quantize_weights,
 )
+from rlx_edge.quant.widths import LayerRule, rules_of
 
 OWN_RANGE: tuple[type[Op], ...] = (Input, Conv, MatMul, Binary, Activation, Clamp, Reduce, Concat)
 """Ops whose output gets parameters of its own."""
@@ -74,20 +75,20 @@ class Assignment:
         return replace(self, layers={**self.layers, **layers})
 
 
-def assign(graph: Graph, ranges: Mapping[str, Range]) -> Assignment:
-    """Parameters from the ranges, weights and biases rounded to nearest. `graph` is prepared and can be quantized.
+def assign(graph: Graph, ranges: Mapping[str, Range], rules: Sequence[LayerRule] = ()) -> Assignment:
+    """Parameters from the ranges, weights (of 8 bits, or as rules say) and biases rounded to nearest.
 
-    Raises ModelError when the calibration lacks a tensor: it was made on another graph.
+    `graph` is prepared and can be quantized. Raises ModelError when the calibration lacks a tensor: it was made on
+    another graph; and EdgeError for a rule that matches no layer.
     """
     fusions = find_fusions(graph)
     params = assign_params(graph, fusions, ranges)
     layers = {}
-    for fusion in fusions.values():
-        if isinstance(fusion.anchor.op, Conv | MatMul):
-            x_scale = params[fusion.anchor.inputs[0]].scale
-            layers[fusion.last.id] = quantize_weights(
-                float_weights(graph, fusion), weight_axis(fusion), float_bias(graph, fusion), x_scale
-            )
+    for id, rule in rules_of(fusions, rules).items():
+        fusion = fusions[id]
+        x_scale = params[fusion.anchor.inputs[0]].scale
+        weights, bias = float_weights(graph, fusion), float_bias(graph, fusion)
+        layers[id] = quantize_weights(weights, weight_axis(fusion), bias, x_scale, rule.bits)
     return Assignment(graph, fusions, params, layers)
 
 

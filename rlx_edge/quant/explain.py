@@ -10,7 +10,7 @@ import numpy as np
 from rlx_edge.coverage import REACH, SHARE, Coverage, coverage
 from rlx_edge.data import Data
 from rlx_edge.ir import Array, Graph, Node
-from rlx_edge.ir.ops import Leaf, Pad, Reshape, Transpose
+from rlx_edge.ir.ops import Leaf, Pad, QConv2d, QMatMul, Reshape, Transpose
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant.assign import fixed_params
@@ -75,10 +75,11 @@ class TensorExplanation:
 @dataclass(frozen=True)
 class LayerExplanation:
     """A layer's SQNR against float: with the errors of all int8 layers before it, and alone, on float inputs rounded
-    to its input parameters."""
+    to its input parameters. `weight_bits`: what its weights are stored in, None for a layer without."""
 
     name: str
     op: str
+    weight_bits: int | None
     sqnr_db: float
     isolated_db: float
 
@@ -166,7 +167,13 @@ def explain(
         tensors=tensors,
         samples=len(data),
         layers=tuple(
-            LayerExplanation(b.name, b.op.kind_name, totals.tensors[b.name].db, totals.isolated[b.name].db)
+            LayerExplanation(
+                b.name,
+                b.op.kind_name,
+                _weight_bits(int8_graph, b),
+                totals.tensors[b.name].db,
+                totals.isolated[b.name].db,
+            )
             for _, b in layers
         ),
         sensitivity=sensitivity,
@@ -331,6 +338,10 @@ def _uncovered(
                 f"{kinds[tensor.name].kind_name} {name!r} goes beyond its calibration: {whole.text()}; "
                 "calibrate on data like these"
             )
+
+
+def _weight_bits(graph: Graph, node: Node) -> int | None:
+    return graph.operand_types(node)[1].dtype.bits if isinstance(node.op, QConv2d | QMatMul) else None
 
 
 __all__ = ["Explanation", "LayerExplanation", "Sensitivity", "TensorExplanation", "explain"]

@@ -101,6 +101,7 @@ def _optional(value: float | None) -> float | None:
 _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "str": str,
     "int": int,
+    "int | None": lambda value: None if value is None else int(value),
     "float": _db,
     "float | None": _optional,
 }

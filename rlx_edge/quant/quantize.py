@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +17,16 @@ from rlx_edge.passes.remove_dead import remove_dead
 from rlx_edge.quant.assign import Assignment, assign
 from rlx_edge.quant.bias_correction import correct_bias
 from rlx_edge.quant.calibrate import Calibration, calibrate
+from rlx_edge.quant.compensate import compensate
 from rlx_edge.quant.equalize import EQUALIZED, equalize
 from rlx_edge.quant.headroom import widen
-from rlx_edge.quant.layerwise import Method, improve
+from rlx_edge.quant.layerwise import LayerInputs, Method, improve
 from rlx_edge.quant.lower import ANCHORS, LOWER, Lowering
-from rlx_edge.quant.recipe import ADAPTIVE, Recipe
+from rlx_edge.quant.mse_scale import least_squared_error
+from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.rounding import round_adaptively
+from rlx_edge.quant.schemes import QuantizedWeights
+from rlx_edge.quant.widths import ADAPTIVE, GPTQ, MSE, NEAREST, rules_of
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -80,17 +84,31 @@ def quantize(
             f"the recipe equalizes, but {graph.name!r} was not: calibrate and quantize equalize(graph, data), "
             "or use apply_recipe"
         )
-    assignment = assign(prepared, calibration.ranges)
-    methods: list[Method] = []
-    if recipe.rounding == ADAPTIVE:
-        methods.append(partial(round_adaptively, centered=recipe.bias_correction))
-    if recipe.bias_correction:
-        methods.append(correct_bias)
-    if methods:
+    assignment = assign(prepared, calibration.ranges, recipe.weights)
+    if recipe.needs_data:
         if data is None or len(data) == 0:
-            raise EdgeError("adaptive rounding and bias correction run the model on data: give the calibration's too")
-        assignment = improve(assignment, data, methods, progress)
+            raise EdgeError("better rounding and bias correction run the model on data: give the calibration's too")
+        assignment = improve(assignment, data, methods_of(recipe, assignment), progress)
     return build_int8(assignment, requant)
+
+
+def methods_of(recipe: Recipe, assignment: Assignment) -> list[Method]:
+    """What the recipe does to each layer in turn, once its inputs are known."""
+    rules = rules_of(assignment.fusions, recipe.weights)
+
+    def rounded(inputs: LayerInputs) -> QuantizedWeights:
+        return ROUND[recipe.method(rules[inputs.node.id])](inputs, recipe.bias_correction)
+
+    return [rounded, correct_bias] if recipe.bias_correction else [rounded]
+
+
+ROUND: Mapping[str, Callable[[LayerInputs, bool], QuantizedWeights]] = {
+    NEAREST: lambda inputs, centered: inputs.layer,
+    MSE: lambda inputs, centered: least_squared_error(inputs),
+    ADAPTIVE: round_adaptively,
+    GPTQ: compensate,
+}
+"""By widths.METHODS; `centered`: the mean error does not count, as bias correction takes it off afterwards."""
 
 
 def _stage(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:

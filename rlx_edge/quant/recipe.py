@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlx_edge.errors import EdgeError
+from rlx_edge.quant.widths import ADAPTIVE, GPTQ, METHODS, NEAREST, LayerRule
 
-NEAREST, ADAPTIVE = "nearest", "adaptive"
-ROUNDINGS = (NEAREST, ADAPTIVE)
+ROUNDINGS = tuple(METHODS)
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,10 @@ class Recipe:
     """The choices of one quantization, in the order in which they act.
 
     `equalize`: move factors between layers before calibration (equalize.py). `observer` and `search`: how a tensor's
-    range is chosen (calibrate.py). `headroom`: widen ranges that few values gave (headroom.py). `rounding`: `nearest`,
-    or `adaptive` by layer reconstruction (rounding.py). `bias_correction`: cancel each layer's mean error
-    (bias_correction.py). Raises EdgeError for a rounding that does not exist.
+    range is chosen (calibrate.py). `headroom`: widen ranges that few values gave (headroom.py). `weights`: bits and
+    rounding of layers (widths.py), 8 bits where it is empty. `rounding`: one of widths.METHODS, for layers of 8 bits
+    whose rule names none. `bias_correction`: cancel each layer's mean error (bias_correction.py).
+    Raises EdgeError for a rounding that does not exist.
     """
 
     observer: str = "minmax"
@@ -27,6 +28,7 @@ class Recipe:
     headroom: bool = False
     bias_correction: bool = False
     rounding: str = NEAREST
+    weights: tuple[LayerRule, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rounding not in ROUNDINGS:
@@ -35,7 +37,11 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether `quantize` runs the model on data once more after calibration."""
-        return self.bias_correction or self.rounding != NEAREST
+        return self.bias_correction or self.rounding != NEAREST or bool(self.weights)
+
+    def method(self, rule: LayerRule) -> str:
+        """How the weights of a layer with this rule are rounded."""
+        return rule.method or (self.rounding if rule.bits == 8 else GPTQ)
 
 
 EFFORTS: Mapping[str, Recipe] = {

@@ -76,10 +76,11 @@ def input_rows(anchor: Node, x: Array, stride: int = 1) -> Array:
     return split.transpose(2, 0, 1, 3).reshape(groups, n * h * w, -1)
 
 
-def second_moments(inputs: LayerInputs, centered: bool) -> Array:
+def second_moments(inputs: LayerInputs, centered: bool, exact: bool = False) -> Array:
     """E[x x'] of the layer's quantized inputs, [groups, inputs, inputs]; `centered`: their covariance.
 
-    The unit is about a step of the inputs, a power of two, so that squares of values of any size are float32 numbers.
+    `exact`: E[x0 x'] instead, x0 being the float model's inputs. The unit is about a step of the inputs, a power of
+    two, so that squares of values of any size are float32 numbers.
     """
     anchor, unit = inputs.fusion.anchor, np.float32(2.0 ** np.frexp(inputs.operand_scale)[1])
     taps = as_matrices(anchor, inputs.layer.weights).shape[2]
@@ -87,30 +88,37 @@ def second_moments(inputs: LayerInputs, centered: bool) -> Array:
     stride = max(1, positions * sum(len(values) for values in inputs.quantized) // MOST_POSITIONS)
     sample_bytes = 4 * taps * getattr(anchor.op, "groups", 1) * max(1, positions // stride)
     step = max(1, BLOCK_BYTES // sample_bytes)
-    total, means, count = np.zeros(()), np.zeros(()), 0
-    for values in inputs.quantized:
+    total, means, other_means, count = np.zeros(()), np.zeros(()), np.zeros(()), 0
+    for values, others in zip(inputs.quantized, inputs.exact if exact else inputs.quantized, strict=True):
         for start in range(0, len(values), step):
             rows = input_rows(anchor, values[start : start + step], stride) / unit
-            total = total + np.matmul(rows.transpose(0, 2, 1), rows)
+            other = input_rows(anchor, others[start : start + step], stride) / unit if exact else rows
+            total = total + np.matmul(other.transpose(0, 2, 1), rows)
             means = means + rows.sum(axis=1, dtype=np.float64)
+            other_means = other_means + other.sum(axis=1, dtype=np.float64)
             count += rows.shape[1]
     moments = total.astype(np.float64) / count
     if centered:
-        means = means / count
-        moments = moments - means[:, :, None] * means[:, None, :]
+        moments = moments - other_means[:, :, None] * means[:, None, :] / count**2
     return np.asarray(moments)
 
 
-def damped(moments: Array) -> Array:
-    """Moments [groups, K, K] with DAMPING on their diagonals."""
+def damped(moments: Array, share: float = DAMPING) -> Array:
+    """Moments [groups, K, K] with a share of the diagonal's mean on their diagonals."""
+    return moments + share * ridge(moments)
+
+
+def ridge(moments: Array) -> Array:
+    """The mean of the diagonals of moments [groups, K, K] times the identity."""
     means = np.einsum("gkk->g", moments) / moments.shape[1]
-    return np.asarray(moments + DAMPING * means[:, None, None] * np.eye(moments.shape[1]))
+    return np.asarray(means[:, None, None] * np.eye(moments.shape[1]))
 
 
 def descend(exact: Array, codes: Array, moments: Array, most: int) -> Array:
     """Integers [groups, outputs, K] that lessen e H e' of every output's error e = exact - codes, from `codes` on.
 
     Their magnitudes stay within `most`.
+
     Each pass sets every weight in turn, of all outputs at once, to the integer that is best while all others stay. The
     error never grows; the result is a minimum over single weights.
     """

@@ -49,9 +49,12 @@ def tensors_table(explanation: Explanation) -> Table:
 
 
 def layers_table(explanation: Explanation) -> Table:
-    """Per layer: SQNR with the errors of all layers before it, and alone on float inputs."""
-    rows = [(short(x.name), short(x.op), decibels(x.sqnr_db), decibels(x.isolated_db)) for x in explanation.layers]
-    return table("per layer", ("layer", "op", "SQNR dB, accumulated", "alone"), rows)
+    """Per layer: bits of its weights, SQNR with the errors of all layers before it, and alone on float inputs."""
+    rows = [
+        (short(x.name), short(x.op), str(x.weight_bits or ""), decibels(x.sqnr_db), decibels(x.isolated_db))
+        for x in explanation.layers
+    ]
+    return table("per layer", ("layer", "op", "bits", "SQNR dB, accumulated", "alone"), rows)
 
 
 def sensitivity_table(explanation: Explanation) -> Table:

@@ -1,0 +1,139 @@
+"""How many bits the weights of each layer get, and how they are rounded: rules by pattern; the last that fits counts.
+
+A recipe file is TOML:
+
+    [layers]
+    "*" = 4
+    ":first" = 8
+    ":depthwise" = { bits = 4, method = "mse" }
+    "block_3*" = { bits = 2 }
+
+A pattern is a layer's name, with * and ? as in a shell, or a kind: see KINDS.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rlx_edge.errors import EdgeError
+from rlx_edge.ir.graph import brief
+from rlx_edge.ir.ops import Conv, MatMul
+from rlx_edge.passes.fuse import Fusion
+from rlx_edge.quant.schemes import WEIGHT_MAX
+
+NEAREST, MSE, ADAPTIVE, GPTQ = "nearest", "mse", "adaptive", "gptq"
+METHODS: Mapping[str, str] = {
+    NEAREST: "largest magnitude is the largest code, rounding to nearest",
+    MSE: "the scale with the least squared error of the weights, rounding to nearest",
+    ADAPTIVE: "coordinate descent on the layer's output error, scales as nearest has them",
+    GPTQ: "scale, codes and compensation for the layer's output error (quant/compensate.py)",
+}
+
+
+@dataclass(frozen=True)
+class LayerRule:
+    """Bits and method for the layers that a pattern matches; method None: gptq below 8 bits, the effort's at 8.
+
+    Raises EdgeError for bits or a method that do not exist.
+    """
+
+    pattern: str
+    bits: int
+    method: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.bits not in WEIGHT_MAX:
+            raise EdgeError(f"weights of {self.bits} bits for {self.pattern!r}; there are {_listed(WEIGHT_MAX)}")
+        if self.method is not None and self.method not in METHODS:
+            raise EdgeError(f"no method {self.method!r} for {self.pattern!r}; there are {_listed(METHODS)}")
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """What patterns look at."""
+
+    fusion: Fusion
+    first: bool
+    last: bool
+
+
+KINDS: Mapping[str, Callable[[LayerFacts], bool]] = {
+    ":conv": lambda layer: isinstance(layer.fusion.anchor.op, Conv) and layer.fusion.anchor.op.groups == 1,
+    ":depthwise": lambda layer: isinstance(layer.fusion.anchor.op, Conv) and layer.fusion.anchor.op.groups > 1,
+    ":dense": lambda layer: isinstance(layer.fusion.anchor.op, MatMul),
+    ":first": lambda layer: layer.first,
+    ":last": lambda layer: layer.last,
+}
+"""Patterns that name a kind of layer."""
+
+
+def everywhere(bits: int, method: str | None = None) -> tuple[LayerRule, ...]:
+    """The same for every layer."""
+    return (LayerRule("*", bits, method),)
+
+
+def read_rules(text: str) -> tuple[LayerRule, ...]:
+    """Rules from `--weights`: a number of bits, or a recipe file. Raises EdgeError for anything else."""
+    if text.isdecimal():
+        return everywhere(int(text))
+    path = Path(text)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise EdgeError(
+            f"--weights {text}: no such file, and no number of bits ({_listed(WEIGHT_MAX)}) or 'auto'"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise EdgeError(f"{path}: not a readable recipe: {error}") from None
+    layers = document.get("layers")
+    if not isinstance(layers, dict) or not layers or set(document) != {"layers"}:
+        raise EdgeError(f'{path}: a recipe is a table [layers] with lines such as "*" = 4 (docs/few-bits.md)')
+    return tuple(_rule(path, pattern, value) for pattern, value in layers.items())
+
+
+def _rule(path: Path, pattern: str, value: object) -> LayerRule:
+    fields = {"bits": value} if type(value) is int else value
+    if not isinstance(fields, dict) or not set(fields) <= {"bits", "method"} or type(fields.get("bits")) is not int:
+        raise EdgeError(f'{path}: {pattern!r} should be bits, or {{ bits = 4, method = "gptq" }}, not {value!r}')
+    method = fields.get("method")
+    if method is not None and not isinstance(method, str):
+        raise EdgeError(f"{path}: the method of {pattern!r} is a name ({_listed(METHODS)}), not {method!r}")
+    if pattern.startswith(":") and pattern not in KINDS:
+        raise EdgeError(f"{path}: no kind {pattern!r}; there are {_listed(KINDS)}")
+    try:
+        return LayerRule(pattern, fields["bits"], method)
+    except EdgeError as error:
+        raise EdgeError(f"{path}: {error}") from None
+
+
+def rules_of(fusions: Mapping[int, Fusion], rules: Sequence[LayerRule]) -> dict[int, LayerRule]:
+    """The rule of each layer with weights, by the id of its fusion's last node; 8 bits where none matches.
+
+    Raises EdgeError for a name that matches no layer, with the layers that there are; a kind may be missing.
+    """
+    layers = sorted((f for f in fusions.values() if isinstance(f.anchor.op, Conv | MatMul)), key=lambda f: f.last.id)
+    facts = [LayerFacts(f, f is layers[0], f is layers[-1]) for f in layers]
+    found = {f.last.id: LayerRule("*", 8) for f in layers}
+    for rule in rules:
+        matching = [layer.fusion.last.id for layer in facts if matches(rule.pattern, layer)]
+        if not matching and rule.pattern not in KINDS and rule.pattern != "*":
+            names = _listed(brief(fusion.last.name) for fusion in layers)
+            raise EdgeError(f"the pattern {rule.pattern!r} matches no layer; there are {names}")
+        found |= dict.fromkeys(matching, rule)
+    return found
+
+
+def matches(pattern: str, layer: LayerFacts) -> bool:
+    """Whether a pattern means a layer: by kind, or by the name of its result or of its convolution or product."""
+    if pattern in KINDS:
+        return KINDS[pattern](layer)
+    names = (layer.fusion.last.name, layer.fusion.anchor.name)
+    return any(fnmatchcase(name, pattern) for full in names for name in (full, brief(full)))
+
+
+def _listed(names: object) -> str:
+    return ", ".join(map(str, names))  # type: ignore[call-overload]
