@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rlx_edge.data import load_data
 from rlx_edge.formats.load import load
 from rlx_edge.quant.recipe import EFFORTS
+from rlx_edge.quant.widths import everywhere
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -23,6 +25,15 @@ TARGETS = {
     "mnist_valid": (99.6, 36.6),
 }
 """Least agreement with float's top-1 in percent, and least SQNR of the logits in dB."""
+
+FOUR_BITS = {
+    "kws": (1.0, 22.0),
+    "ic": (2.0, 22.0),
+    "mnist_dw": (1.0, 18.0),
+    "mnist_resnet": (1.0, 26.0),
+    "mnist_valid": (1.0, 21.0),
+}
+"""With weights of 4 bits in every layer: most points of top-1 below float's, and least SQNR of the logits in dB."""
 
 DIGITS = ROOT / "examples" / "digits"
 
@@ -55,6 +66,16 @@ def test_top1_is_within_half_a_point_of_float(name: str) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_agreement(name: str) -> None:
     assert result(name).agreement >= TARGETS[name][0]
+
+
+@shared
+@pytest.mark.parametrize("name", FOUR_BITS)
+def test_four_bits_everywhere(name: str) -> None:
+    case = accuracy.load_case(name)
+    found = accuracy.measure(case, replace(EFFORTS["balanced"], weights=everywhere(4)))
+    loss, sqnr_db = FOUR_BITS[name]
+    float_top1 = 100 * float((case.logits.argmax(axis=1) == case.labels).mean())
+    assert found.top1 >= float_top1 - loss and found.sqnr_db >= sqnr_db
 
 
 def test_the_benchmark_on_the_digits_example() -> None:

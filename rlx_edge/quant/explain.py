@@ -168,11 +168,8 @@ def explain(
         samples=len(data),
         layers=tuple(
             LayerExplanation(
-                b.name,
-                b.op.kind_name,
-                _weight_bits(int8_graph, b),
-                totals.tensors[b.name].db,
-                totals.isolated[b.name].db,
+                *(b.name, b.op.kind_name, _weight_bits(int8_graph, b)),
+                *(totals.tensors[b.name].db, totals.isolated[b.name].db),
             )
             for _, b in layers
         ),
