@@ -27,14 +27,16 @@ from rlx_edge.cli_options import (
     warn,
 )
 from rlx_edge.data import Data, load_data, preprocess_metadata
+from rlx_edge.errors import EdgeError
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
+from rlx_edge.mixed_precision import DEFAULT_TARGET, Limits, Mixed, choose_bits
 from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import explanation_facts, with_explanation
 from rlx_edge.quant.quantize import Quantized, apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, EFFORTS, ROUNDINGS, Recipe, effort
 from rlx_edge.quant.widths import read_rules
-from rlx_edge.report import explain_tables, plots, tables
+from rlx_edge.report import bits_curve, explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, progress, say, stages
 
 ENOUGH_SAMPLES = 50
@@ -60,7 +62,18 @@ BiasCorrection = Annotated[
 ]
 Weights = Annotated[
     str | None,
-    typer.Option("--weights", help="bits of weights: 8, 4, 3, 2 (ternary), or a recipe file, layer by layer"),
+    typer.Option("--weights", help="bits of weights: 8, 4, 3, 2 (ternary), a recipe file, or auto: layer by layer"),
+]
+FlashBudget = Annotated[
+    int | None, typer.Option("--flash-budget", min=1, help="with --weights auto: most bytes of model and kernels")
+]
+MaxLoss = Annotated[
+    float | None,
+    typer.Option("--max-loss", min=0, help="with --weights auto: most points of top-1 (agreement without labels) lost"),
+]
+ForTarget = Annotated[str | None, typer.Option("--target", help="with --weights auto: the core whose costs count")]
+Curve = Annotated[
+    Path | None, typer.Option("--curve", help="with --weights auto: draw flash against SQNR (.svg, .png, .pdf)")
 ]
 Rounding = Annotated[str | None, typer.Option("--rounding", help=f"of weights: {', '.join(ROUNDINGS)}")]
 Plot = Annotated[
@@ -83,6 +96,10 @@ def quantize(
     bias_correction: BiasCorrection = None,
     rounding: Rounding = None,
     weights: Weights = None,
+    flash_budget: FlashBudget = None,
+    max_loss: MaxLoss = None,
+    target: ForTarget = None,
+    curve: Curve = None,
     rule: Rule = Requant.TFLM,
     plot: Plot = None,
     dims: Dims = None,
@@ -95,14 +112,20 @@ def quantize(
     """
     check_suffix(out_file, ".rlx")
     methods = dict(observer=observer, search=search, equalize=equalize, headroom=headroom)
-    rules = None if weights is None else read_rules(weights)
+    limits = auto_limits(weights, flash_budget, max_loss, target, curve)
+    rules = None if weights is None or limits is not None else read_rules(weights)
     recipe = changed(level, methods | dict(bias_correction=bias_correction, rounding=rounding, weights=rules))
-    if plot is not None:
-        plots.check_plot(plot)
+    for figure in (plot, curve):
+        if figure is not None:
+            plots.check_plot(figure)
     graph = open_model(model, dims)
     given = load_data(data, graph, samples=samples, labels=labels, preprocess=preprocess)
     checks = check_import(model, given, json, dims=dims) if check else None
-    made = quantized(graph, given, recipe, rule)
+    mixed = None
+    if limits is not None:
+        made, mixed, recipe = mixed_quantized(graph, given, recipe, limits, rule)
+    else:
+        made = quantized(graph, given, recipe, rule)
     with progress("explain") as shown:
         explanation = explain(made.float_graph, made.graph, made.calibration, given, progress=shown)
     late = (*explanation.warnings, *at_chance(explanation, made.graph))
@@ -111,8 +134,12 @@ def quantize(
     if json:
         facts = explanation_facts(explanation) | ({} if checks is None else {"checks": checks})
         facts["warnings"] = list(warnings)
+        if mixed is not None and limits is not None:
+            facts["curve"] = bits_curve.curve_facts(mixed, limits)
         print_json("quantize", facts)
     else:
+        if mixed is not None and limits is not None:
+            out.print(bits_curve.curve_table(mixed, limits))
         explain_tables.show(explanation, out)
         note(f"wrote {out_file}")
     warn(late)
@@ -121,6 +148,34 @@ def quantize(
     if plot is not None:
         plots.plot_quality(explanation, plot)
         note(f"wrote {plot}")
+    if curve is not None and mixed is not None and limits is not None:
+        bits_curve.plot_curve(mixed, limits, curve)
+        note(f"wrote {curve}")
+
+
+def auto_limits(
+    weights: str | None, flash_budget: int | None, max_loss: float | None, target: str | None, curve: Path | None
+) -> Limits | None:
+    """What `--weights auto` is to keep to; None for other weights. Raises EdgeError for options that need auto."""
+    given = {"--flash-budget": flash_budget, "--max-loss": max_loss, "--target": target, "--curve": curve}
+    if weights == "auto":
+        return Limits(target or DEFAULT_TARGET, flash_budget, max_loss)
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        raise EdgeError(f"{named[0]} goes with --weights auto")
+    return None
+
+
+def mixed_quantized(
+    graph: Graph, data: Data, recipe: Recipe, limits: Limits, rule: Requant
+) -> tuple[Quantized, Mixed, Recipe]:
+    """The model with bits chosen layer by layer, with progress and warnings on standard error, and its whole recipe."""
+    with stages() as shown:
+        mixed = choose_bits(graph, data, recipe, limits, rule, shown)
+    made = mixed.quantized
+    warn(warnings_of(data, made))
+    made = replace(made, graph=made.graph.with_metadata(**preprocess_metadata(data)))
+    return made, mixed, replace(recipe, weights=mixed.points[mixed.chosen].rules)
 
 
 def changed(level: str, methods: Mapping[str, Any]) -> Recipe:

@@ -23,6 +23,8 @@ from rlx_edge.quant.observers import Range
 from rlx_edge.quant.quality import (
     MEMORY_BYTES,
     Sums,
+    class_labels,
+    hits,
     judged,
     mask_limits,
     output_pairs,
@@ -148,7 +150,7 @@ def explain(
     limits = mask_limits(prepared, (*named, *judged(prepared, int8_graph)))
     totals = _Totals({b.name: Sums() for _, b in named}, {b.name: Sums() for _, b in named}, limits)
     steps = _Steps(progress, 2 * len(data))
-    labels = _class_labels(data, int8_graph)
+    labels = class_labels(data, int8_graph)
     most = samples_within(MEMORY_BYTES, prepared, int8_graph)
     done = 0
     for batch in batches(data, prepared, int8_graph, most=most):
@@ -199,17 +201,6 @@ class _Steps:
             self.progress(self.done, self.total)
 
 
-def _class_labels(data: Data, graph: Graph) -> Array | None:
-    """The labels [samples] where they are class numbers of the first output; of an autoencoder, 0 and 1 are none."""
-    labels, classes = data.labels, graph.output_nodes[0].type.elements
-    if labels is None or not np.issubdtype(labels.dtype, np.integer) or labels.size != len(data) or classes < 2:
-        return None
-    flat = labels.reshape(-1)
-    if flat.max() <= 1 and classes > 2 and [node.type.elements for node in graph.inputs] == [classes]:
-        return None
-    return flat if flat.min() >= 0 and flat.max() < classes else None
-
-
 def _add(
     batch: Batch, prepared: Graph, int8: Graph, named: list[tuple[Node, Node]], totals: _Totals, labels: Array | None
 ) -> None:
@@ -226,7 +217,7 @@ def _add(
     totals.agreed += same_top(*tops, batch.count)
     if labels is not None:
         for i, values in enumerate(tops):
-            totals.hits[i] += int(np.sum(values.reshape(batch.count, -1).argmax(axis=1) == labels))
+            totals.hits[i] += hits(values, labels)
     shared = {b.name: expected[a.name] for a, b in named}
 
     def keep(node: Node, value: Array) -> None:
@@ -254,7 +245,7 @@ def _sensitivity(
         return (), 0
     chosen = np.arange(count) * len(data) // count
     some = Data({name: values[chosen] for name, values in data.inputs.items()})
-    labels = _class_labels(data, int8)
+    labels = class_labels(data, int8)
     names = frozenset(b.name for _, b in pairs(prepared, int8))
     limits = mask_limits(prepared, judged(prepared, int8))
     pairing = Pairing(layers, tuple(judged(prepared, int8)), output_pairs(prepared, int8)[0], names, limits)

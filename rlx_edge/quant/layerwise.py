@@ -93,10 +93,14 @@ class Walk:
         """The integers as they are chosen by now."""
         return self.simulation.assignment
 
+    def set_layer(self, node: Node, layer: QuantizedWeights) -> None:
+        """Give a layer these integers, from which methods go on."""
+        self.simulation = self.simulation.with_layer(node.id, layer)
+
     def choose(self, node: Node, methods: list[Method]) -> None:
         """Apply the methods to a layer, one after another."""
         for method in methods:
-            self.simulation = self.simulation.with_layer(node.id, method(LayerInputs(self, node)))
+            self.set_layer(node, method(LayerInputs(self, node)))
 
     def step(self, node: Node) -> None:
         """Compute a node in both models, and forget what no later node reads."""

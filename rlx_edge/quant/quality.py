@@ -37,13 +37,15 @@ class Quality:
     """SQNR is 10 log10(sum of squares / sum of squared errors) over all samples; infinite without any error.
 
     The output's is taken before a final softmax, which hides errors. `agreement` is the share of samples with the same
-    largest output, or None where the output is a single number. Masks (masks.py) do not count.
+    largest output, or None where the output is a single number; `top1`: the shares of the float and of the int8 model
+    that are right, where there are labels. Masks (masks.py) do not count.
     """
 
     output_sqnr_db: float
     agreement: float | None
     tensors: tuple[TensorQuality, ...]
     samples: int
+    top1: tuple[float, float] | None = None
 
 
 @dataclass
@@ -95,6 +97,7 @@ class _Totals:
     tensors: dict[str, Sums] = field(default_factory=dict)
     outputs: Sums = field(default_factory=Sums)
     agreed: int = 0
+    hits: list[int] = field(default_factory=lambda: [0, 0])
 
 
 def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
@@ -108,6 +111,7 @@ def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
     compared = judged(prepared, int8_graph)
     limits = mask_limits(prepared, (*named, *compared))
     first_a, first_b = output_pairs(prepared, int8_graph)[0]
+    labels, done = class_labels(data, int8_graph), 0
     most = samples_within(MEMORY_BYTES, prepared, int8_graph)
     for batch in batches(data, prepared, int8_graph, most=most):
         reference, quantized = batch.graphs
@@ -117,14 +121,20 @@ def quality(float_graph: Graph, int8_graph: Graph, data: Data) -> Quality:
             totals.tensors[b.name].add(expected[a.name], found[b.name], limits[b.name])
         for a, b in compared:
             totals.outputs.add(expected[a.name], found[b.name], limits[b.name])
-        totals.agreed += same_top(expected[first_a.name], found[first_b.name], batch.count)
+        tops = expected[first_a.name], found[first_b.name]
+        totals.agreed += same_top(*tops, batch.count)
+        if labels is not None:
+            for i, values in enumerate(tops):
+                totals.hits[i] += hits(values, labels[done : done + batch.count])
+        done += batch.count
     tensors = []
     for _, node in named:
         assert node.type.quant is not None
         quant = node.type.quant
         tensors.append(TensorQuality(node.name, totals.tensors[node.name].db, quant.scale, quant.zero_point))
     agreement = totals.agreed / len(data) if int8_graph.output_nodes[0].type.elements > 1 else None
-    return Quality(totals.outputs.db, agreement, tuple(tensors), len(data))
+    top1 = None if labels is None else (totals.hits[0] / len(data), totals.hits[1] / len(data))
+    return Quality(totals.outputs.db, agreement, tuple(tensors), len(data), top1)
 
 
 def _computed(node: Node) -> bool:
@@ -169,3 +179,19 @@ def same_top(expected: Array, found: Array, count: int) -> int:
     """How many of `count` samples have the same largest output."""
     flat = [values.reshape(count, -1) for values in (expected, found)]
     return int(np.sum(flat[0].argmax(axis=1) == flat[1].argmax(axis=1)))
+
+
+def class_labels(data: Data, graph: Graph) -> Array | None:
+    """The labels [samples] where they are class numbers of the first output; of an autoencoder, 0 and 1 are none."""
+    labels, classes = data.labels, graph.output_nodes[0].type.elements
+    if labels is None or not np.issubdtype(labels.dtype, np.integer) or labels.size != len(data) or classes < 2:
+        return None
+    flat = labels.reshape(-1)
+    if flat.max() <= 1 and classes > 2 and [node.type.elements for node in graph.inputs] == [classes]:
+        return None
+    return flat if flat.min() >= 0 and flat.max() < classes else None
+
+
+def hits(values: Array, labels: Array) -> int:
+    """How many samples' largest output is that of the label [samples]."""
+    return int(np.sum(values.reshape(len(labels), -1).argmax(axis=1) == labels))

@@ -26,7 +26,7 @@ from rlx_edge.quant.mse_scale import least_squared_error
 from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.rounding import round_adaptively
 from rlx_edge.quant.schemes import QuantizedWeights
-from rlx_edge.quant.widths import ADAPTIVE, GPTQ, MSE, NEAREST, rules_of
+from rlx_edge.quant.widths import ADAPTIVE, GPTQ, MSE, NEAREST, LayerRule, rules_of
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -52,13 +52,17 @@ def apply_recipe(
 
     Raises what `calibrate` and `quantize` raise; a graph that has no int8 form is refused before any work.
     """
+    float_graph, calibration = calibrated(graph, data, recipe, progress)
+    int8 = quantize(float_graph, calibration, requant, recipe, data, stage("quantizing", progress))
+    return Quantized(int8, float_graph, calibration)
+
+
+def calibrated(graph: Graph, data: Data, recipe: Recipe, progress: Progress | None = None) -> tuple[Graph, Calibration]:
+    """The float graph, equalized where the recipe says so, and its calibration. Raises what `apply_recipe` raises."""
     refuse_unsupported(prepare(graph))
     float_graph = equalize(graph, data) if recipe.equalize else graph
-    calibration = calibrate(float_graph, data, recipe.observer, _stage("calibrating", progress), search=recipe.search)
-    if recipe.headroom:
-        calibration = widen(float_graph, calibration, data)
-    int8 = quantize(float_graph, calibration, requant, recipe, data, _stage("quantizing", progress))
-    return Quantized(int8, float_graph, calibration)
+    calibration = calibrate(float_graph, data, recipe.observer, stage("calibrating", progress), search=recipe.search)
+    return float_graph, widen(float_graph, calibration, data) if recipe.headroom else calibration
 
 
 def quantize(
@@ -85,16 +89,16 @@ def quantize(
             "or use apply_recipe"
         )
     assignment = assign(prepared, calibration.ranges, recipe.weights)
+    rules = rules_of(assignment.fusions, recipe.weights)
     if recipe.needs_data:
         if data is None or len(data) == 0:
             raise EdgeError("better rounding and bias correction run the model on data: give the calibration's too")
-        assignment = improve(assignment, data, methods_of(recipe, assignment), progress)
+        assignment = improve(assignment, data, layer_methods(recipe, rules), progress)
     return build_int8(assignment, requant)
 
 
-def methods_of(recipe: Recipe, assignment: Assignment) -> list[Method]:
-    """What the recipe does to each layer in turn, once its inputs are known."""
-    rules = rules_of(assignment.fusions, recipe.weights)
+def layer_methods(recipe: Recipe, rules: Mapping[int, LayerRule]) -> list[Method]:
+    """What the recipe does to each layer in turn, once its inputs are known; rules by node id."""
 
     def rounded(inputs: LayerInputs) -> QuantizedWeights:
         return ROUND[recipe.method(rules[inputs.node.id])](inputs, recipe.bias_correction)
@@ -111,7 +115,8 @@ ROUND: Mapping[str, Callable[[LayerInputs, bool], QuantizedWeights]] = {
 """By widths.METHODS; `centered`: the mean error does not count, as bias correction takes it off afterwards."""
 
 
-def _stage(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:
+def stage(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:
+    """Progress of one stage."""
     return None if progress is None else partial(progress, name)
 
 

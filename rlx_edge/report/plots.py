@@ -70,7 +70,7 @@ def plot_quality(explanation: Explanation, path: Path | str) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"int8 beside float over {explanation.samples} samples", fontsize=10, color=INK)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_arena(plan: Plan, path: Path | str) -> None:
@@ -106,10 +106,10 @@ def plot_arena(plan: Plan, path: Path | str) -> None:
     figure.suptitle(
         f"arena, step by step: {plan.arena_bytes:,} bytes (darker: memory that two share)", fontsize=10, color=INK
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     """The same file for the same figure: without the date and random names."""
     from matplotlib import rc_context
 

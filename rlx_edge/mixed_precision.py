@@ -1,0 +1,235 @@
+"""Bits of weights layer by layer, under a budget of flash or of loss: noise as measured, costs as the cost model says.
+
+1. Each layer is made with 8, 4 and 2 bits, and what it does to the output alone is measured (quant/width_noise.py).
+2. What it takes in flash and instructions comes from plans of the model with these bits everywhere, for the target.
+3. All choices that nothing beats are found (quant/allocate.py).
+4. Points of that curve are quantized as a whole and measured, until one keeps to the limits.
+"""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rlx_edge.cgen.planner import make_plan
+from rlx_edge.cgen.predict import Prediction, predict
+from rlx_edge.cgen.target import get_target
+from rlx_edge.data import Data
+from rlx_edge.errors import EdgeError
+from rlx_edge.ir import Graph, Requant
+from rlx_edge.quant.allocate import Option, curve, pareto
+from rlx_edge.quant.quality import quality
+from rlx_edge.quant.quantize import Progress, Quantized, build_int8, calibrated, quantize, stage
+from rlx_edge.quant.recipe import Recipe
+from rlx_edge.quant.width_noise import FULL, WidthNoise, measure_noise
+from rlx_edge.quant.widths import LayerRule
+
+WIDTHS = (2, 4)
+"""Beside 8. Three bits are stored as four: they would cost the same and lose more."""
+
+POINTS = 24
+"""Choices of the curve that are looked at, evenly by flash."""
+
+DEFAULT_MAX_LOSS = 0.5
+DEFAULT_TARGET = "cortex-m4"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """flash_budget: predicted bytes of the model, its kernels and its code, as `generate --flash-budget` counts them.
+    max_loss: points of top-1 below float's where there are labels, else points of agreement with float below 100."""
+
+    target: str = DEFAULT_TARGET
+    flash_budget: int | None = None
+    max_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point as a whole: predicted bytes and instructions, output SQNR in dB, points lost (None: no classes)."""
+
+    flash: int
+    instructions: int
+    sqnr_db: float
+    loss: float | None
+    loss_of: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """Bits of each layer by name; costs and SQNR as the sums over layers have them, and as measured, if it was."""
+
+    bits: Mapping[str, int]
+    flash: int
+    instructions: int
+    sqnr_db: float
+    measured: Measured | None = None
+
+    @property
+    def rules(self) -> tuple[LayerRule, ...]:
+        """What a recipe file would say."""
+        return tuple(LayerRule(glob.escape(name), bits) for name, bits in self.bits.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """The points by rising flash, which one was chosen, and the model that it is."""
+
+    points: tuple[Point, ...]
+    chosen: int
+    quantized: Quantized
+
+
+@dataclass
+class Search:
+    """Points of the curve, of which some have been measured, with their graphs by index."""
+
+    points: list[Point]
+    make: Callable[[Point], Graph]
+    judge: Callable[[Graph], Measured]
+    graphs: dict[int, Graph] = field(default_factory=dict)
+
+    def measure(self, index: int) -> Measured:
+        point = self.points[index]
+        if point.measured is None:
+            self.graphs[index] = self.make(point)
+            point = self.points[index] = replace(point, measured=self.judge(self.graphs[index]))
+        assert point.measured is not None
+        return point.measured
+
+
+def choose_bits(
+    graph: Graph,
+    data: Data,
+    recipe: Recipe,
+    limits: Limits,
+    requant: Requant = Requant.TFLM,
+    progress: Progress | None = None,
+) -> Mixed:
+    """The float graph quantized with bits chosen for each layer.
+
+    With a flash budget: the least noise within it; else the least flash that keeps to `max_loss`, DEFAULT_MAX_LOSS
+    without either. Raises EdgeError for limits that cannot be met, with what can, and what `apply_recipe` raises.
+    """
+    get_target(limits.target)
+    if limits.flash_budget is None and limits.max_loss is None:
+        limits = replace(limits, max_loss=DEFAULT_MAX_LOSS)
+    if limits.max_loss is not None and graph.output_nodes[0].type.elements < 2:
+        raise EdgeError(f"points of loss need classes, and {graph.name!r} gives a single number: set --flash-budget")
+    float_graph, calibration = calibrated(graph, data, recipe, progress)
+    trying = stage("trying widths", progress)
+    noise = measure_noise(float_graph, calibration, data, replace(recipe, weights=()), WIDTHS, trying)
+    if not noise.forms:
+        raise EdgeError(f"{graph.name!r} has no layers with weights: there are no bits to choose")
+
+    def make(point: Point) -> Graph:
+        shown = stage("quantizing a choice", progress)
+        return quantize(float_graph, calibration, requant, replace(recipe, weights=point.rules), data, shown)
+
+    def judge(int8: Graph) -> Measured:
+        found = quality(float_graph, int8, data)
+        flash, instructions = cost_of(int8, limits.target)
+        if found.top1 is not None:
+            return Measured(flash, instructions, found.output_sqnr_db, 100 * (found.top1[0] - found.top1[1]), "top-1")
+        loss = None if found.agreement is None else 100 * (1 - found.agreement)
+        return Measured(flash, instructions, found.output_sqnr_db, loss, "agreement")
+
+    search = Search(points_of(noise, limits.target, requant), make, judge)
+    chosen = within_flash(search, limits) if limits.flash_budget is not None else within_loss(search, limits)
+    return Mixed(tuple(search.points), chosen, Quantized(search.graphs[chosen], float_graph, calibration))
+
+
+def points_of(noise: WidthNoise, target: str, requant: Requant) -> list[Point]:
+    """At most POINTS of the curve, evenly by flash, with its ends."""
+    predictions = {bits: _prediction(build_int8(noise.with_bits(bits), requant), target) for bits in (*WIDTHS, FULL)}
+    names = [node.name for node in noise.layers]
+    layers = []
+    for node in noise.layers:
+        costs = {bits: _layer_cost(found, node.name) for bits, found in predictions.items()}
+        layers.append([Option(bits, *cost, noise.added(node.id, bits)) for bits, cost in costs.items()])
+    rest = [_rest(found, names) for found in predictions.values()]
+    flash, instructions = max(r[0] for r in rest), max(r[1] for r in rest)
+    found = curve(pareto(layers))
+    wanted = [round(i * (len(found) - 1) / max(1, POINTS - 1)) for i in range(POINTS)]
+    return [
+        Point(
+            dict(zip(names, choice.bits, strict=True)),
+            choice.flash + flash,
+            choice.instructions + instructions,
+            10 * math.log10(noise.signal / max(choice.noise + noise.base, 1e-300)) if noise.signal > 0 else math.inf,
+        )
+        for choice in (found[i] for i in sorted(set(wanted)))
+    ]
+
+
+def _prediction(graph: Graph, target: str) -> Prediction:
+    """Of a target whose costs are not known, the costs of the core that most resemble it: only their order matters."""
+    made = predict(make_plan(graph, get_target(target)))
+    return made or _prediction(graph, DEFAULT_TARGET)
+
+
+def cost_of(graph: Graph, target: str) -> tuple[int, int]:
+    """Predicted bytes and instructions of an int8 model."""
+    found = _prediction(graph, target)
+    return found.flash_bytes, found.instructions
+
+
+def _layer_cost(found: Prediction, name: str) -> tuple[int, int]:
+    """Of the layer's own step; 0 for one that the generator left out."""
+    own = [layer for layer in found.layers if layer.name == name]
+    return sum(layer.flash_bytes for layer in own), sum(layer.instructions for layer in own)
+
+
+def _rest(found: Prediction, names: list[str]) -> tuple[int, int]:
+    """What belongs to no layer with weights: kernels, code, other layers."""
+    flash, instructions = (sum(cost) for cost in zip(*(_layer_cost(found, name) for name in names), strict=True))
+    return found.flash_bytes - flash, found.instructions - instructions
+
+
+def within_flash(search: Search, limits: Limits) -> int:
+    """The point with the least noise whose prediction as a whole keeps to the budget."""
+    assert limits.flash_budget is not None
+    index = max((i for i, p in enumerate(search.points) if p.flash <= limits.flash_budget), default=0)
+    while index > 0 and search.measure(index).flash > limits.flash_budget:
+        index -= 1
+    while index + 1 < len(search.points) and search.points[index + 1].measured is None:
+        if search.measure(index + 1).flash > limits.flash_budget:
+            break
+        index += 1
+    found = search.measure(index)
+    if found.flash > limits.flash_budget:
+        raise EdgeError(
+            f"--flash-budget {limits.flash_budget:,}: with the fewest bits the model takes {found.flash:,} bytes on "
+            f"{limits.target}, which is the smallest budget that can be met"
+        )
+    if limits.max_loss is not None and found.loss is not None and found.loss > limits.max_loss:
+        raise EdgeError(
+            f"--max-loss {limits.max_loss:g} within {limits.flash_budget:,} bytes cannot be met: the best choice of "
+            f"bits loses {found.loss:.2f} points of {found.loss_of} ({found.sqnr_db:.1f} dB); try rlx-edge finetune"
+        )
+    return index
+
+
+def within_loss(search: Search, limits: Limits) -> int:
+    """The smallest point that loses little enough, by halving; where losses do not fall evenly, there may be others."""
+    assert limits.max_loss is not None
+    low, high = 0, len(search.points) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _loss(search, middle) <= limits.max_loss:
+            high = middle
+        else:
+            low = middle + 1
+    if _loss(search, high) > limits.max_loss:
+        raise EdgeError(
+            f"--max-loss {limits.max_loss:g}: with 8 bits everywhere the model already loses {_loss(search, high):.2f} "
+            f"points of {search.measure(high).loss_of}"
+        )
+    return high
+
+
+def _loss(search: Search, index: int) -> float:
+    loss = search.measure(index).loss
+    return math.inf if loss is None else loss
