@@ -21,7 +21,7 @@ import numpy as np
 from rlx_edge.ir import Array, QuantParams
 from rlx_edge.quant.assign import float_bias, float_weights, weight_axis
 from rlx_edge.quant.layerwise import LayerInputs
-from rlx_edge.quant.rounding import MOST_INPUTS, as_matrices, damped, descend, from_matrices, ridge, second_moments
+from rlx_edge.quant.rounding import MOST_INPUTS, as_matrices, damped, descend, from_matrices, joint_moments, ridge
 from rlx_edge.quant.schemes import BIAS_MAX, SMALLEST_SCALE, WEIGHT_MAX, QuantizedWeights, quantize_bias
 
 BLOCK = 64
@@ -78,8 +78,8 @@ def compensate(inputs: LayerInputs, centered: bool = True) -> QuantizedWeights:
         return layer
     bias = float_bias(inputs.graph, inputs.fusion)
     least = np.maximum(np.abs(bias) / (inputs.operand_scale * BIAS_MAX), SMALLEST_SCALE).reshape(exact.shape[:2])
-    moments = second_moments(inputs, centered)
-    wanted = best_weights(exact, moments, second_moments(inputs, centered, exact=True))
+    moments, joint = joint_moments(inputs, centered)
+    wanted = best_weights(exact, moments, joint)
     problem = Problem(wanted, damped(moments, DAMPING) + tiny(moments), least, WEIGHT_MAX[layer.bits])
     codes, scales = solve(problem, FRACTIONS[layer.bits])
     params = QuantParams(

@@ -29,8 +29,8 @@ DAMPING = 0.01
 SWEEPS = 20
 """Passes over all weights at most; a layer settles in fewer."""
 
-MOST_POSITIONS = 1 << 15
-"""Output positions of a layer, over all samples, that make its moments: many times the weights of an output."""
+POSITIONS_PER_WEIGHT, LEAST_POSITIONS, MOST_POSITIONS = 64, 1 << 13, 1 << 15
+"""How many output positions of a layer, over all samples, make its moments: many times the weights of an output."""
 
 BLOCK_BYTES = 1 << 21
 """Working memory for the patches of some samples."""
@@ -76,31 +76,43 @@ def input_rows(anchor: Node, x: Array, stride: int = 1) -> Array:
     return split.transpose(2, 0, 1, 3).reshape(groups, n * h * w, -1)
 
 
-def second_moments(inputs: LayerInputs, centered: bool, exact: bool = False) -> Array:
+def second_moments(inputs: LayerInputs, centered: bool) -> Array:
     """E[x x'] of the layer's quantized inputs, [groups, inputs, inputs]; `centered`: their covariance.
 
-    `exact`: E[x0 x'] instead, x0 being the float model's inputs. The unit is about a step of the inputs, a power of
-    two, so that squares of values of any size are float32 numbers.
+    The unit is about a step of the inputs, a power of two, so that squares of values of any size are float32 numbers.
     """
+    return _moments(inputs, centered, [inputs.quantized])[0]
+
+
+def joint_moments(inputs: LayerInputs, centered: bool) -> tuple[Array, Array]:
+    """`second_moments`, and E[x0 x'] in the same unit, x0 being the float model's inputs."""
+    own, joint = _moments(inputs, centered, [inputs.quantized, inputs.exact])
+    return own, joint
+
+
+def _moments(inputs: LayerInputs, centered: bool, beside: list[list[Array]]) -> list[Array]:
+    """E[z x'] for each z of `beside`, a list of one array a batch."""
     anchor, unit = inputs.fusion.anchor, np.float32(2.0 ** np.frexp(inputs.operand_scale)[1])
     taps = as_matrices(anchor, inputs.layer.weights).shape[2]
     positions = inputs.node.type.elements // inputs.node.type.shape[-1]
-    stride = max(1, positions * sum(len(values) for values in inputs.quantized) // MOST_POSITIONS)
-    sample_bytes = 4 * taps * getattr(anchor.op, "groups", 1) * max(1, positions // stride)
-    step = max(1, BLOCK_BYTES // sample_bytes)
-    total, means, other_means, count = np.zeros(()), np.zeros(()), np.zeros(()), 0
-    for values, others in zip(inputs.quantized, inputs.exact if exact else inputs.quantized, strict=True):
+    enough = min(max(POSITIONS_PER_WEIGHT * taps, LEAST_POSITIONS), MOST_POSITIONS)
+    stride = max(1, positions * sum(len(values) for values in inputs.quantized) // enough)
+    step = max(1, BLOCK_BYTES // (4 * taps * getattr(anchor.op, "groups", 1) * max(1, positions // stride)))
+    sums, means, count = [np.zeros(()) for _ in beside], [np.zeros(()) for _ in beside], 0
+    for batch, values in enumerate(inputs.quantized):
         for start in range(0, len(values), step):
-            rows = input_rows(anchor, values[start : start + step], stride) / unit
-            other = input_rows(anchor, others[start : start + step], stride) / unit if exact else rows
-            total = total + np.matmul(other.transpose(0, 2, 1), rows)
-            means = means + rows.sum(axis=1, dtype=np.float64)
-            other_means = other_means + other.sum(axis=1, dtype=np.float64)
+            part = slice(start, start + step)
+            rows = input_rows(anchor, values[part], stride) / unit
+            for i, others in enumerate(beside):
+                same = others[batch] is values
+                other = rows if same else input_rows(anchor, others[batch][part], stride) / unit
+                sums[i] = sums[i] + np.matmul(other.transpose(0, 2, 1), rows)
+                means[i] = means[i] + other.sum(axis=1, dtype=np.float64)
             count += rows.shape[1]
-    moments = total.astype(np.float64) / count
-    if centered:
-        moments = moments - other_means[:, :, None] * means[:, None, :] / count**2
-    return np.asarray(moments)
+    found = [np.asarray(total, np.float64) / count for total in sums]
+    if not centered:
+        return found
+    return [m - mean[:, :, None] * means[0][:, None, :] / count**2 for m, mean in zip(found, means, strict=True)]
 
 
 def damped(moments: Array, share: float = DAMPING) -> Array:
