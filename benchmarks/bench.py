@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import few_bits
 from bench_page import page
 from measure import KEYS, measure, measure_growth, modes_of
 from subjects import CORES, PUBLIC, ROOT, names
@@ -24,7 +25,8 @@ TOLERANCE = 0.01
 GROWTH_KINDS, GROWTH_CORES = ("conv", "depthwise"), ("M0", "M4", "M55")
 
 Results = dict[str, Any]
-"""{"models": {model: {core: {mode: row}}}, "growth": {kind: {core: {label: instructions per MAC}}}}"""
+"""{"models": {model: {core: {mode: row}}}, "widths": few_bits.Rows,
+"growth": {kind: {core: {label: instructions per MAC}}}}"""
 
 
 def measure_all() -> Results:
@@ -36,7 +38,7 @@ def measure_all() -> Results:
             models[name]["M4"].setdefault(mode, None)
             models[name]["M4"][mode] = models[name]["M4"][mode] or measure(name, "M4", mode)
     growth = {kind: {core: measure_growth(kind, core) for core in GROWTH_CORES} for kind in GROWTH_KINDS}
-    return {"models": models, "growth": growth}
+    return {"models": models, "widths": few_bits.measure_widths(), "growth": growth}
 
 
 def worse(kept: Results, now: Results) -> list[str]:
@@ -46,9 +48,12 @@ def worse(kept: Results, now: Results) -> list[str]:
         for core, modes in cores.items():
             for mode, row in modes.items():
                 before = kept["models"].get(name, {}).get(core, {}).get(mode)
-                for key in KEYS:
-                    if before and key != "predicted_instructions" and row[key] > before[key] * (1 + TOLERANCE):
-                        found.append(f"{name} on {core}, {mode}: {key} {before[key]:,} -> {row[key]:,}")
+                found += [f"{name} on {core}, {mode}: {line}" for line in risen(before, row)]
+    for name, cores in now["widths"].items():
+        for core, widths in cores.items():
+            for width, row in widths.items():
+                before = kept.get("widths", {}).get(name, {}).get(core, {}).get(width)
+                found += [f"{name} on {core}, {width}: {line}" for line in risen(before, row)]
     for kind, cores in now["growth"].items():
         for core, labels in cores.items():
             for label, value in labels.items():
@@ -56,6 +61,14 @@ def worse(kept: Results, now: Results) -> list[str]:
                 if before is not None and value > before * (1 + TOLERANCE):
                     found.append(f"{kind}, {label}, on {core}: {before} -> {value} instructions per MAC")
     return found
+
+
+def risen(before: dict[str, Any] | None, row: dict[str, Any]) -> list[str]:
+    """The figures of a row that are more than 1% above the kept ones."""
+    keys = [key for key in KEYS if key != "predicted_instructions"]
+    return [
+        f"{key} {before[key]:,} -> {row[key]:,}" for key in keys if before and row[key] > before[key] * (1 + TOLERANCE)
+    ]
 
 
 def check(kept_file: Path = RESULTS) -> int:
@@ -74,7 +87,7 @@ def main() -> int:
     if missing:
         print(f"../shared is not here: {', '.join(missing)} are not measured, and no file is written", file=sys.stderr)
     results = measure_all()
-    text = page(results, tomllib.loads(BASELINE.read_text()))
+    text = page(results, tomllib.loads(BASELINE.read_text()), few_bits.section(results["widths"]))
     if not missing:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         PAGE.write_text(text)

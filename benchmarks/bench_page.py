@@ -24,11 +24,11 @@ a model without such channels gains as kws and ic do.
 Results = Mapping[str, Any]
 
 
-def page(results: Results, baseline: Mapping[str, Any]) -> str:
-    """The whole page. results: as benchmarks/bench.py says; baseline: benchmarks/baseline.toml."""
+def page(results: Results, baseline: Mapping[str, Any], widths: Sequence[str]) -> str:
+    """The whole page. results: as benchmarks/bench.py says; baseline: benchmarks/baseline.toml; widths: a section."""
     models = results["models"]
     parts = [HEAD, *instructions(models, baseline), *sizes(models, baseline), *modes(models, baseline)]
-    parts += growth(results["growth"])
+    parts += [*widths, *growth(results["growth"])]
     for name, cores in models.items():
         parts += layers(name, cores)
     return "\n".join(parts) + "\n"

@@ -13,7 +13,8 @@ from layer import measure as measure_layer
 from subjects import CORES, growth, model
 
 from rlx_edge import api
-from rlx_edge.cgen.options import Options
+from rlx_edge.cgen.options import DEFAULT, Options
+from rlx_edge.ir import Graph
 
 Row = dict[str, Any]
 """Figures of a model on a core: instructions, predicted_instructions, flash_bytes, ram_bytes, stack_bytes, layers."""
@@ -36,10 +37,15 @@ def modes_of(name: str) -> Mapping[str, Options]:
 
 
 def measure(name: str, core: str, mode: str = "balanced") -> Row:
-    """Build and profile one model in a folder that is thrown away."""
-    print(f"measuring {name} on {core}, {mode} ...", file=sys.stderr, flush=True)
+    """Build and profile one of the models."""
+    return measure_graph(model(name), name, core, mode, modes_of(name)[mode])
+
+
+def measure_graph(graph: Graph, name: str, core: str, label: str, options: Options = DEFAULT) -> Row:
+    """Build and profile a graph in a folder that is thrown away."""
+    print(f"measuring {name} on {core}, {label} ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-bench-") as folder:
-        api.build({name: model(name)}, api.load_board(CORES[core]), Path(folder), options=modes_of(name)[mode])
+        api.build({name: graph}, api.load_board(CORES[core]), Path(folder), options=options)
         made = dataclasses.asdict(api.profile(Path(folder)))
     layers = [{key: layer[key] for key in ("name", "op", "macs", "instructions")} for layer in made["layers"]]
     return {key: made[key] for key in KEYS} | {"layers": layers}
