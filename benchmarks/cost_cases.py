@@ -35,15 +35,22 @@ INPUT_BYTES = 40_960
 X_QUANT, OUT_QUANT = QuantParams.per_tensor(0.05, -3), QuantParams.per_tensor(0.1, 5)
 TANH = QuantParams.per_tensor(1 / 128, 0)
 PROBABILITIES = QuantParams.per_tensor(1 / 256, -128)
+SPREADS: Mapping[DType, tuple[float, float]] = {DType.I8: (20, 40), DType.I4: (2, 3), DType.I2: (0.5, 0.8)}
+"""Standard deviations of weights."""
+PACKED: Mapping[str, DType] = {"w4": DType.I4, "w2": DType.I2}
+"""By the last word of the names of families and variants: weights of 4 and of 2 bits."""
 
 
 class Cases:
     """Collects layers whose inputs are all cut out of one input tensor, so that one load over the link serves all."""
 
-    def __init__(self, name: str, rule: Requant = Requant.TFLM, dtype: DType = DType.I8) -> None:
+    def __init__(
+        self, name: str, rule: Requant = Requant.TFLM, dtype: DType = DType.I8, weights: DType = DType.I8
+    ) -> None:
         self.builder = GraphBuilder(name)
         self.rng = np.random.default_rng(2026)
         self.rule = rule
+        self._weights = weights
         quant = X_QUANT if dtype is DType.I8 else None
         self._size = INPUT_BYTES if dtype is DType.I8 else INPUT_BYTES // 8
         self._x = self.builder.input("x", TensorType((self._size,), dtype, quant))
@@ -64,6 +71,11 @@ class Cases:
             return  # its kernels have the loops of the others: half of the shapes will do
         self.made.append(self.builder.add(op, operands, "layer", quant))
 
+    @property
+    def zero_points(self) -> bool:
+        """Whether weights may have zero points: as of uint8 models."""
+        return self._weights is DType.I8
+
     def weights(self, shape: tuple[int, ...], channels: int | None, zero: int = 0) -> tuple[int, QuantParams]:
         taps = int(np.prod(shape)) // shape[0 if channels else 1]
         base = 0.02 / np.sqrt(taps)
@@ -72,14 +84,15 @@ class Cases:
         else:
             scales = (base * (1.0 + self.rng.random(channels))).astype(np.float32)
             quant = QuantParams(tuple(map(float, scales)), (zero,) * channels, 0)
-        return self.builder.param("w", self._values(shape), quant), quant
+        return self.builder.param("w", self._values(shape), quant, dtype=self._weights), quant
 
     def _values(self, shape: tuple[int, ...]) -> Array:
         """Spread evenly, or as those of trained layers: what some kernels do depends on how large weights are."""
+        largest = self._weights.limits[1]
         if self._asked % 3 == 0:
-            return self.rng.integers(-127, 128, shape).astype(np.int8)
-        spread = (20, 40)[self._asked % 2]
-        return np.asarray(self.rng.normal(0, spread, shape).round().clip(-127, 127).astype(np.int8))
+            return self.rng.integers(-largest, largest + 1, shape).astype(np.int8)
+        spread = SPREADS[self._weights][self._asked % 2]
+        return np.asarray(self.rng.normal(0, spread, shape).round().clip(-largest, largest).astype(np.int8))
 
     def bias(self, channels: int) -> int:
         return self.builder.param("b", self.rng.integers(-2000, 2001, channels).astype(np.int32))
@@ -150,7 +163,7 @@ def conv(cases: Cases) -> None:
         _window(cases, entry)
     for entry in _entries(CONV):  # MVE has a kernel for these
         _window(cases, f"{entry} relu")
-    for entry in _entries(CONV)[-8:]:  # as of uint8 models
+    for entry in _entries(CONV)[-8:] if cases.zero_points else []:
         _window(cases, entry, w_zp=3)
 
 
@@ -161,7 +174,7 @@ def depthwise(cases: Cases) -> None:
 
 def dense(cases: Cases) -> None:
     entries = _entries(DENSE)
-    for index, entry in enumerate(entries + entries[-9:]):
+    for index, entry in enumerate(entries + (entries[-9:] if cases.zero_points else [])):
         w_zp = 0 if index < len(entries) else 3
         shape, out_text = entry.split()
         rows, in_c = map(int, shape.split("x"))
@@ -286,19 +299,22 @@ _PLAIN: Mapping[str, Fill] = {
 
 def families() -> dict[str, Callable[[], Graph]]:
     """By name, what makes the frozen graph of a family; its layers are those nodes that are not Narrow or Reshape."""
-    found: dict[str, tuple[Fill, Requant, DType]] = {}
+    found: dict[str, tuple[Fill, Requant, DType, DType]] = {}
     for name, fill in {**_RULED, **_PLAIN}.items():
-        found[name] = (fill, Requant.TFLM, DType.I8)
+        found[name] = (fill, Requant.TFLM, DType.I8, DType.I8)
+    for name in ("conv", "depthwise", "dense"):
+        for width, weights in PACKED.items():
+            found[f"{name}_{width}"] = (_RULED[name], Requant.TFLM, DType.I8, weights)
     for name, fill in _RULED.items():
-        found[f"{name}_onnx"] = (fill, Requant.ONNX, DType.I8)
+        found[f"{name}_onnx"] = (fill, Requant.ONNX, DType.I8, DType.I8)
     for name, rule in (("quantize", Requant.TFLM), ("quantize_onnx", Requant.ONNX)):
-        found[name] = (elementwise(_quantize), rule, DType.F32)
+        found[name] = (elementwise(_quantize), rule, DType.F32, DType.I8)
     return {name: _maker(name, *facts) for name, facts in found.items()}
 
 
-def _maker(name: str, fill: Fill, rule: Requant, dtype: DType) -> Callable[[], Graph]:
+def _maker(name: str, fill: Fill, rule: Requant, dtype: DType, weights: DType) -> Callable[[], Graph]:
     def make() -> Graph:
-        cases = Cases(name, rule, dtype)
+        cases = Cases(name, rule, dtype, weights)
         fill(cases)
         return cases.graph()
 

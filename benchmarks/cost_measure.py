@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from cost_cases import families
+from cost_cases import PACKED, families
 
 from rlx_edge.cgen.bundle import kernels_id
 from rlx_edge.cgen.emit import emit
-from rlx_edge.cgen.lower import candidates
+from rlx_edge.cgen.lower import Candidate, candidates
 from rlx_edge.cgen.plan import Call, Plan, Step, Tensor, View
 from rlx_edge.cgen.stream import parts_of
 from rlx_edge.cgen.target import TargetConfig
@@ -44,16 +44,16 @@ def measured_plans(
     name: str, graph: Graph, target: TargetConfig, kernels: Sequence[str] = (), most_bytes: int = 1 << 30
 ) -> dict[str, Plan]:
     """Plans whose first step is empty and whose other steps are one call each: all calls of all ways to compute the
-    layers of `graph` (of these kernels, or of all), in plans of at most so many bytes of flash, by name. Every output
-    lies in the same place, and scratch memory after it. A plan has one input and one tensor beside it, so that little
-    is asked over the link.
+    layers of `graph` (of these kernels, or of all, and as _is_of says), in plans of at most so many bytes of flash, by
+    name. Every output lies in the same place, and scratch memory after it. A plan has one input and one tensor beside
+    it, so that little is asked over the link.
     """
     parts: list[list[Step]] = [[]]
     size = 0
     for node in graph.nodes:
         if not isinstance(node.op, Leaf | Narrow | Reshape):
             found, _ = candidates(graph, node, target.isas)
-            calls = [call for candidate in found for call in candidate.calls]
+            calls = [call for candidate in found if _is_of(name, candidate) for call in candidate.calls]
             for call in (_rooted(graph, call) for call in (*calls, *_row_by_row(graph, node, calls))):
                 if not kernels or call.kernel.name in kernels:
                     more = STEP_BYTES + sum(constant.values.nbytes for constant in call.constants.values())
@@ -63,6 +63,12 @@ def measured_plans(
                     parts[-1].append(Step(node.id, (call,)))
                     size += more
     return {f"{name}_{i}": _plan(graph, steps) for i, steps in enumerate(parts) if steps}
+
+
+def _is_of(family: str, candidate: Candidate) -> bool:
+    """A family of packed weights is for the kernels that read those: others take them as int8."""
+    width = family.rpartition("_")[2]
+    return width not in PACKED or candidate.variant.endswith(f"_{width}")
 
 
 def _row_by_row(graph: Graph, node: Node, calls: Sequence[Call]) -> list[Call]:
