@@ -64,13 +64,13 @@ def run(graph: Graph, data: Data, engine: str | None = None) -> dict[str, Array]
     return predict(graph, data, engine)
 
 
-def save(graph: Graph, path: Path | str) -> None:
-    """Write a graph as .rlx, .tflite or .onnx, as the file's ending says.
+def save(graph: Graph, path: Path | str) -> tuple[str, ...]:
+    """Write a graph as .rlx, .tflite or .onnx, as the file's ending says; notes on what the file says in another way.
 
     For .tflite the graph is moved to NHWC first, as the format has it. Raises what `formats.save.save` raises.
     """
     tflite = Path(path).suffix == ".tflite"
-    formats_save.save(freeze(to_nhwc(graph)) if tflite and not is_float(graph) else graph, path)
+    return formats_save.save(freeze(to_nhwc(graph)) if tflite and not is_float(graph) else graph, path)
 
 
 def build(

@@ -101,8 +101,8 @@ def check_model(path: Path | str, data: Data | None = None, dims: Mapping[str, i
         raise EdgeError(f"{where}: no runtime for this file is installed to check it against; {INSTALL}")
     if content[4:8] == IDENTIFIER and _is_hybrid(read_model(content, where)):
         raise EdgeError(
-            f"{where}: a hybrid file (float activations, int8 weights) cannot be checked: its runtimes also round the "
-            "activations while they run, and the import is the float model without that rounding (docs/models.md)"
+            f"{where}: a hybrid file (float activations, integer weights) cannot be checked: its runtimes also round "
+            "the activations while they run, and the import is the float model without that rounding (docs/models.md)"
         )
     checks = []
     for runtime in found:
@@ -123,7 +123,9 @@ def _is_hybrid(model: FileModel) -> bool:
     """Whether an operator reads float activations and integer weights, without a DEQUANTIZE in between."""
     types = [[model.tensors[i].type_name for i in op.inputs[:2] if i >= 0] for op in model.operators]
     kinds = zip((op.kind for op in model.operators), types, strict=True)
-    return any(kind in HYBRID and t[:1] == ["FLOAT32"] and t[1:] in (["INT8"], ["UINT8"]) for kind, t in kinds)
+    return any(
+        kind in HYBRID and t[:1] == ["FLOAT32"] and t[1:] in (["INT4"], ["INT8"], ["UINT8"]) for kind, t in kinds
+    )
 
 
 def _has_integers(graph: Graph) -> bool:

@@ -47,6 +47,7 @@ from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
 from rlx_edge.formats.save import check_ending
 from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.passes.widen_weights import widen_weights
 from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, print_json, progress, say
 
@@ -55,6 +56,10 @@ def convert(
     model: Model,
     out_file: Output,
     rule: Annotated[Requant | None, typer.Option("--requant", help=f"another {RULES}")] = None,
+    int8_weights: Annotated[
+        bool,
+        typer.Option("--int8-weights", help="a byte for each weight of 4 or 2 bits, for tools that read no others"),
+    ] = False,
     dims: Dims = None,
     check: CheckImport = False,
     samples_file: CheckData = None,
@@ -70,7 +75,9 @@ def convert(
     if check and model.suffix != ".rlx":
         check_import(model, given_samples(samples_file, graph, preprocess), json=False, dims=dims)
     graph = graph if rule is None else api.with_rule(graph, rule)
-    api.save(graph, out_file)
+    graph = widen_weights(graph) if int8_weights else graph
+    for line in api.save(graph, out_file):
+        note(f"{out_file}: {line}")
     note(f"wrote {out_file}")
     if check and out_file.suffix != ".rlx":
         # .onnx has one rule: a graph under another keeps its function there, not its last bits.

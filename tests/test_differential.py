@@ -91,6 +91,7 @@ def test_single_ops_equal_tflite_micro(op: str) -> None:
 def test_graphs_equal_tflite_micro() -> None:
     drawn: Counter[type[Op]] = Counter()
 
+    @settings(max_examples=2 * settings().max_examples)
     @given(st.data(), seeds)
     def check(data: st.DataObject, seed: int) -> None:
         graph = under(compose(data), Requant.TFLM)

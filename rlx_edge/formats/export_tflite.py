@@ -19,11 +19,18 @@ DESCRIPTION = "Exported by rlx-edge."
 
 
 def tflite_bytes(graph: Graph) -> bytes:
+    """The bytes that `export` makes."""
+    return export(graph)[0]
+
+
+def export(graph: Graph) -> tuple[bytes, tuple[str, ...]]:
     """The bytes of a `.tflite` file that computes what this int8 NHWC graph computes; equal graphs give equal bytes.
+    And a line for each thing that the file says in another way than the graph, which a user may want to know.
 
     Inputs and outputs keep their order, names, shapes and parameters, and tensors have their nodes' names. Bounds
     become a fused activation where TFLite has it, else MAXIMUM and MINIMUM; other paddings than SAME and VALID become
-    a PAD; a function that TFLite has no int8 kernel for becomes a look-up in its table.
+    a PAD; a function that TFLite has no int8 kernel for becomes a look-up in its table. Weights of 4 and 2 bits are
+    INT4 where TFLite's kernels take that.
 
     Raises UnsupportedError listing every node that TFLite's int8 kernels do not compute exactly, and ModelError for a
     graph that is not well formed.
@@ -45,14 +52,16 @@ def tflite_bytes(graph: Graph) -> bytes:
         count = f"{len(problems)} problem" + ("s" if len(problems) > 1 else "")
         raise UnsupportedError(f"{graph.name!r} cannot be exported to .tflite, {count}:", problems)
     inputs, outputs = (list(map(ex.tensor, nodes)) for nodes in (graph.inputs, graph.output_nodes))
-    return write_model(ex.tensors, ex.operators, inputs, outputs, description=DESCRIPTION)
+    return write_model(ex.tensors, ex.operators, inputs, outputs, description=DESCRIPTION), tuple(ex.notes)
 
 
-def save_tflite(graph: Graph, path: Path) -> None:
-    """Write `tflite_bytes(graph)`, whole or not at all. Raises EdgeError too for a path that cannot be written."""
-    data = tflite_bytes(graph)
+def save_tflite(graph: Graph, path: Path) -> tuple[str, ...]:
+    """Write what `export` makes, whole or not at all; the notes. Raises EdgeError too for a path that cannot be
+    written."""
+    data, notes = export(graph)
     with replacing(Path(path)) as file:
         file.write(data)
+    return notes
 
 
 def _needed(graph: Graph) -> set[int]:
@@ -74,7 +83,7 @@ def _export(ex: Exporter, node: Node) -> None:
     if isinstance(node.op, Input):
         return
     first = ex.graph.operand_types(node)[0]
-    if first.dtype is not DType.I8 and not isinstance(node.op, (Quantize, *MOVES)):
+    if first.dtype is not DType.I8 and not (first.dtype.bits >= 8 and isinstance(node.op, (Quantize, *MOVES))):
         raise UnsupportedError(f"an operand of {first.dtype.value}; int8 graphs are exported: quantize the model first")
     export = EXPORTERS.get(type(node.op))
     if export is None:

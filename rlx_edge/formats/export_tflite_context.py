@@ -10,15 +10,19 @@ import numpy as np
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats.export_tflite_file import OpSpec, TensorSpec
+from rlx_edge.formats.tflite_context import PACKED_BITS
 from rlx_edge.formats.tflite_fused import FUSED_LIMITS, fused_bounds
-from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape, TensorType
+from rlx_edge.ir import Array, DType, Graph, Node, QuantParams, Shape, TensorType, subbyte
 from rlx_edge.ir.ops import Leaf
 
 Bounds = tuple[int, int]
 
-TYPE_NAMES: Mapping[DType, str] = {DType.F32: "FLOAT32", DType.I8: "INT8", DType.I32: "INT32"}
+TYPE_NAMES: Mapping[DType, str] = {
+    **{DType.F32: "FLOAT32", DType.I8: "INT8", DType.I32: "INT32"},
+    **{DType.I4: "INT4", DType.I2: "INT4"},  # The schema's INT2 is younger than the runtimes.
+}
 
-_INT8_VERSIONS: Mapping[str, int] = {
+INT8_VERSIONS: Mapping[str, int] = {
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,
     "FULLY_CONNECTED": 4,
@@ -28,6 +32,9 @@ _INT8_VERSIONS: Mapping[str, int] = {
     "CAST": 3,
 }
 """The first version of each operator that takes int8; 1 for the others. From TensorFlow Lite's op_version.cc."""
+
+_INT4_VERSIONS: Mapping[str, int] = {"CONV_2D": 7, "DEPTHWISE_CONV_2D": 7, "FULLY_CONNECTED": 10}
+"""The first versions that take int8 with int4 weights. tflite-runtime 2.14 has these kernels under older versions."""
 
 _RANK_VERSIONS: Mapping[str, int] = {"PAD": 4, "PADV2": 4, "TRANSPOSE": 4, "MAXIMUM": 3, "MINIMUM": 3, "SUB": 3}
 """The same for tensors of more than four axes."""
@@ -43,10 +50,12 @@ class Exporter:
         self.graph = graph
         self.tensors: list[TensorSpec] = []
         self.operators: list[OpSpec] = []
+        self.notes: list[str] = []
+        """What the file says in another way than the graph does, a line each."""
         self._indices: dict[int, int] = {}
         self._names = {node.name for node in graph.nodes}
         self._integers: dict[tuple[int, ...], int] = {}
-        self._weights: dict[tuple[int, Shape, QuantParams], int] = {}
+        self._weights: dict[tuple[int, Shape, QuantParams, DType], int] = {}
         self._weight_names: set[int] = set()
 
     # ---- Tensors ----------------------------------------------------------------------------------------------------
@@ -72,13 +81,15 @@ class Exporter:
         type = TensorType(values.shape, DType.of(values), quant)
         return self._append(replace(tensor_spec(self._unique(f"{node.name}.{suffix}"), type), data=values))
 
-    def weights(self, node: Node, values: Array, quant: QuantParams) -> int:
-        """The constant of a Param in the axis order of the operators that read it; one tensor however many do."""
-        key = (node.id, values.shape, quant)
+    def weights(self, node: Node, values: Array, quant: QuantParams, dtype: DType | None = None) -> int:
+        """The constant of a Param in the axis order of the operators that read it; one tensor however many do.
+        `dtype` is I4 or I2 for int8 values that these hold."""
+        type = TensorType(values.shape, dtype or DType.of(values), quant)
+        key = (node.id, values.shape, quant, type.dtype)
         if key not in self._weights:
             name = self._unique(node.name) if node.id in self._weight_names else node.name
             self._weight_names.add(node.id)
-            spec = tensor_spec(name, TensorType(values.shape, DType.of(values), quant))
+            spec = tensor_spec(name, type)
             self._weights[key] = self._append(replace(spec, data=values))
         return self._weights[key]
 
@@ -91,6 +102,8 @@ class Exporter:
         return self._integers[key]
 
     def _append(self, spec: TensorSpec) -> int:
+        if spec.type in PACKED_BITS and spec.data is not None:
+            spec = replace(spec, data=subbyte.pack(spec.data, PACKED_BITS[spec.type]))
         self.tensors.append(spec)
         return len(self.tensors) - 1
 
@@ -153,7 +166,9 @@ class Exporter:
         specs = [self.tensors[index] for index in tensors]
         if kind in _RANK_VERSIONS and max(len(spec.shape) for spec in specs) > 4:
             return _RANK_VERSIONS[kind]
-        return _INT8_VERSIONS.get(kind, 1) if specs[0].type == "INT8" else 1
+        if kind in _INT4_VERSIONS and specs[1].type == "INT4":
+            return _INT4_VERSIONS[kind]
+        return INT8_VERSIONS.get(kind, 1) if specs[0].type == "INT8" else 1
 
 
 def quant_of(type: TensorType) -> QuantParams:

@@ -13,9 +13,9 @@ import numpy as np
 import tflite
 
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.formats.export_tflite_context import GROUPED_CONV_VERSION, Exporter, quant_of
+from rlx_edge.formats.export_tflite_context import GROUPED_CONV_VERSION, INT8_VERSIONS, Exporter, quant_of
 from rlx_edge.formats.tflite_shapes import same_padding
-from rlx_edge.ir import Array, DType, Node, QuantParams, TensorType
+from rlx_edge.ir import Array, DType, Node, QuantParams, Requant, TensorType
 from rlx_edge.ir.ops import Layout, Pool, QConv2d, QMatMul, ReduceOp
 from rlx_edge.ir.ops.conv import pad_sides
 
@@ -84,6 +84,17 @@ def _constant(ex: Exporter, node: Node, what: str) -> Array:
     return values
 
 
+def _dtype(ex: Exporter, node: Node, values: Array, refused: str = "") -> DType:
+    """What the file's weights are: of fewer than 8 bits where INT4 holds the values, and nothing says `refused`."""
+    dtype = ex.graph.operands(node)[1].type.dtype
+    low, high = DType.I4.limits
+    if dtype is DType.I8 or (not refused and low <= values.min() and values.max() <= high):
+        return dtype
+    why = refused or f"values from {values.min()} to {values.max()} around their zero point, which INT4 does not hold"
+    ex.notes.append(f"{node.name!r} has its {dtype.value} weights as INT8, a byte each, of equal results: {why}")
+    return DType.I8
+
+
 def _bias(ex: Exporter, node: Node, x: QuantParams, w: QuantParams) -> int:
     """The bias as an INT32 tensor, whose scales are products by definition."""
     bias = ex.graph.operands(node)[2]
@@ -118,14 +129,21 @@ def conv(ex: Exporter, node: Node) -> None:
     }
     depthwise = op.groups > 1 and values.shape[3] == 1
     if depthwise:
-        kind, options, version, axis = "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", 0, 3
+        kind, options, axis = "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", 3
         fields["DepthMultiplier"] = values.shape[0] // op.groups
         values = values[..., 0].transpose(1, 2, 0)[np.newaxis]
     else:
         kind, options, axis = "CONV_2D", "Conv2DOptions", 0
-        version = GROUPED_CONV_VERSION if op.groups > 1 else 0
-    w = ex.weights(held, values, _moved(w_quant, axis))
-    ex.emit_bounded(node, op.clamp, kind, [image, w, _bias(ex, node, x_quant, w_quant)], options, version, **fields)
+    w = ex.weights(held, values, _moved(w_quant, axis), _dtype(ex, node, values))
+    operands = [image, w, _bias(ex, node, x_quant, w_quant)]
+    ex.emit_bounded(node, op.clamp, kind, operands, options, _version(kind, op), **fields)
+
+
+def _version(kind: str, op: QConv2d | QMatMul) -> int:
+    """0: what follows from the types of the tensors. tflite-runtime finds its reference kernels by one version only."""
+    if kind == "CONV_2D" and isinstance(op, QConv2d) and op.groups > 1:
+        return GROUPED_CONV_VERSION
+    return INT8_VERSIONS[kind] if op.requant is Requant.TFLITE_REF else 0
 
 
 def _moved(quant: QuantParams, axis: int) -> QuantParams:
@@ -140,12 +158,18 @@ def dense(ex: Exporter, node: Node) -> None:
     x, held = ex.graph.operands(node)[:2]
     x_quant, w_quant = quant_of(x.type), quant_of(held.type)
     values = _constant(ex, held, "weights").T
+    refused = ""
+    if held.type.dtype is not DType.I8 and len(set(w_quant.scales)) == 1 and op.requant is Requant.TFLM:
+        w_quant = QuantParams.per_tensor(w_quant.scales[0], op.w_zp)  # Of equal results: tflite_ref's would not be.
     if w_quant.axis is None:
         moved = w_quant
     else:
         values, moved = _centered(values, op.w_zp), _moved(w_quant, 0)
-    operands = [ex.tensor(x), ex.weights(held, values, moved), _bias(ex, node, x_quant, w_quant)]
-    ex.emit_bounded(node, op.clamp, "FULLY_CONNECTED", operands, "FullyConnectedOptions")
+        refused = "kernels take INT4 weights of a dense layer with one scale only"
+    w = ex.weights(held, values, moved, _dtype(ex, node, values, refused))
+    operands = [ex.tensor(x), w, _bias(ex, node, x_quant, w_quant)]
+    kind = "FULLY_CONNECTED"
+    ex.emit_bounded(node, op.clamp, kind, operands, "FullyConnectedOptions", _version(kind, op))
 
 
 # ---- Pooling --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.formats.tflite_file import FileModel, FileOperator, FileTensor, Option
-from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Requant, Shape, TensorType
+from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Requant, Shape, TensorType, subbyte
 from rlx_edge.ir.ops import Op
 
 MAX_ELEMENTS = 1 << 26
@@ -18,14 +18,20 @@ MAX_ELEMENTS = 1 << 26
 FOLD_LIMIT = 1 << 24
 """Elements that constant operators of a model may make together: far more than a microcontroller's weights."""
 
-DTYPES = {"FLOAT32": DType.F32, "INT8": DType.I8, "INT32": DType.I32, "INT64": DType.I64, "BOOL": DType.BOOL}
-"""The schema's tensor types that the graph can have; activations are INT8 or FLOAT32."""
+DTYPES = {
+    **{"FLOAT32": DType.F32, "INT8": DType.I8, "INT4": DType.I4, "INT32": DType.I32, "INT64": DType.I64},
+    "BOOL": DType.BOOL,
+}
+"""The schema's tensor types that the graph can have; activations are INT8 or FLOAT32, INT4 is for weights."""
 
 CONSTANT_TYPES: Mapping[str, str] = {
     **{"FLOAT32": "<f4", "FLOAT16": "<f2", "INT8": "<i1", "UINT8": "<u1", "INT16": "<i2"},
     **{"INT32": "<i4", "INT64": "<i8", "BOOL": "<?"},
 }
 """The schema's types that constants of the file can have, with numpy's names for them."""
+
+PACKED_BITS: Mapping[str, int] = {"INT4": 4}
+"""Constants of less than a byte an element, packed; their values here are int8."""
 
 
 def shorten(name: str) -> str:
@@ -110,14 +116,17 @@ class Importer:
         tensor = self.model.tensors[index]
         if not tensor.data or index in self.computed:
             return None
-        if tensor.type_name not in CONSTANT_TYPES or tensor.is_variable or tensor.is_sparse:
+        if tensor.type_name not in (*CONSTANT_TYPES, *PACKED_BITS) or tensor.is_variable or tensor.is_sparse:
             self.type_of(index)  # says what is not supported
         self.check_shape(tensor)
-        dtype = np.dtype(CONSTANT_TYPES[tensor.type_name])
-        if len(tensor.data) != math.prod(tensor.shape) * dtype.itemsize:
+        is_packed = tensor.type_name in PACKED_BITS
+        dtype = np.dtype(np.uint8 if is_packed else CONSTANT_TYPES[tensor.type_name])
+        bits = PACKED_BITS.get(tensor.type_name, 8 * dtype.itemsize)
+        if len(tensor.data) != (math.prod(tensor.shape) * bits + 7) // 8:
             what = f"{tensor.type_name}{list(tensor.shape)}"
             raise self.damaged(tensor, f"is {what} but holds {len(tensor.data)} bytes")
-        return np.frombuffer(tensor.data, dtype).reshape(tensor.shape)
+        held = np.frombuffer(tensor.data, dtype)
+        return subbyte.unpack(held, bits, tensor.shape) if is_packed else held.reshape(tensor.shape)
 
     def node(self, index: int, operator: FileOperator) -> int:
         """The node of an operand: computed already, or a Param made on first use."""
@@ -139,8 +148,11 @@ class Importer:
         """
         key = (index, form)
         if key not in self._weights:
-            name = self.model.tensors[index].name
-            self._weights[key] = self.builder.param(name, np.ascontiguousarray(values), quant, (name,))
+            tensor = self.model.tensors[index]
+            dtype = DTYPES[tensor.type_name] if tensor.type_name in PACKED_BITS and quant is not None else None
+            self._weights[key] = self.builder.param(
+                tensor.name, np.ascontiguousarray(values), quant, (tensor.name,), dtype
+            )
         return self._weights[key]
 
 
@@ -239,7 +251,7 @@ class OpContext:
         return self.importer.weights(self._index(1), self.operator.kind, values, quant)
 
     def reals(self, operand: int, what: str) -> Array:
-        """The float32 values of a constant that is FLOAT32 or FLOAT16, or INT8 with quantization parameters."""
+        """The float32 values of a constant that is FLOAT32 or FLOAT16, or INT8 or INT4 with quantization parameters."""
         index = self._index(operand)
         values, tensor = self.importer.values(index), self.importer.model.tensors[index]
         if values is None:
@@ -247,7 +259,7 @@ class OpContext:
         if tensor.type_name in ("FLOAT32", "FLOAT16"):
             return values.astype(np.float32)
         quant = self.importer.type_of(index).quant
-        if tensor.type_name != "INT8" or quant is None:
+        if tensor.type_name not in ("INT8", "INT4") or quant is None:
             raise UnsupportedError(f"{what} of type {tensor.type_name} (tensor {shorten(tensor.name)!r})")
         return dequantized(values, quant)
 

@@ -1,8 +1,9 @@
 """TFLite operators on FLOAT32 tensors -> float graph: one builder a kind, in one table.
 
-Weights may be FLOAT16 or INT8 with parameters (the converter's "hybrid" and "dynamic range" files): they become the
-float32 values that they stand for, and the layer computes in float32. A runtime's hybrid kernel also rounds the
-activations to int8 while it runs, by their range in that very sample; that is no property of the model and is not kept.
+Weights may be FLOAT16, or INT8 or INT4 with parameters (the converter's "hybrid" and "dynamic range" files): they
+become the float32 values that they stand for, and the layer computes in float32. A runtime's hybrid kernel also rounds
+the activations to int8 while it runs, by their range in that very sample; that is no property of the model and is not
+kept.
 """
 
 from __future__ import annotations

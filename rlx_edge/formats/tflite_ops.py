@@ -53,12 +53,12 @@ def fused_clamp(ctx: OpContext, out: QuantParams) -> tuple[int, int] | None:
 
 
 def weights(ctx: OpContext, axis: int) -> tuple[Array, QuantParams]:
-    """The INT8 weights (operand 1) and their parameters, one scale or one per index of `axis`."""
+    """The INT8 or INT4 weights (operand 1) and their parameters, one scale or one per index of `axis`."""
     values, type = ctx.constant(1, "weights")
-    if type.dtype is not DType.I8:
+    if type.dtype not in ((DType.I8,) if ctx.operator.was_uint8 else (DType.I8, DType.I4)):
         raise UnsupportedError(f"{type.dtype.value} weights (tensor {ctx.name(1)!r})")
     if type.quant is None:
-        raise UnsupportedError(f"i8 weights without quantization parameters (tensor {ctx.name(1)!r})")
+        raise UnsupportedError(f"{type.dtype.value} weights without quantization parameters (tensor {ctx.name(1)!r})")
     if len(set(type.quant.zero_points)) != 1:
         raise UnsupportedError(f"weights whose zero points differ from channel to channel (tensor {ctx.name(1)!r})")
     if type.quant.axis not in (None, axis):
