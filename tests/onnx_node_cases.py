@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats.onnx import load_onnx
-from rlx_edge.formats.onnx_quant import to_int8
+from rlx_edge.formats.onnx_integers import to_int8
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.reference import run
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32

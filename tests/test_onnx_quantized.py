@@ -46,6 +46,7 @@ DIGITS_FORMS = [
     *(("QDQ", "QInt8", "QInt8", pc) for pc in (False, True)),
     *(("QDQ", "QUInt8", "QUInt8", pc) for pc in (False, True)),
     *(("QDQ", "QUInt8", "QInt8", pc) for pc in (False, True)),
+    *(("QDQ", "QInt8", weights, pc) for weights in ("QInt4", "QUInt4") for pc in (False, True)),
     *(("QOperator", "QInt8", "QInt8", pc) for pc in (False, True)),
     ("QOperator", "QUInt8", "QUInt8", False),
     ("QOperator", "QUInt8", "QInt8", False),
@@ -346,7 +347,7 @@ def test_blocks_of_scales_are_refused() -> None:
     del model.opset_import[:]
     model.opset_import.extend([helper.make_opsetid("", 21)])
     model.ir_version = 10
-    with pytest.raises(UnsupportedError, match="block_size"):
+    with pytest.raises(UnsupportedError, match="no DequantizeLinear with a scale a tensor or a channel makes them"):
         imported(model)
 
 

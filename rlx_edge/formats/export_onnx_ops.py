@@ -37,6 +37,9 @@ from rlx_edge.ir.ops.conv import pad_sides
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 
+AXES_ARE_AN_OPERAND = 18
+"""The opset since which ReduceMean has its axes as an operand."""
+
 BINARY = {BinaryOp.ADD: "Add", BinaryOp.SUB: "Sub", BinaryOp.MUL: "Mul"}
 
 ACTIVATIONS = {
@@ -71,10 +74,13 @@ ACTIVATIONS = {
 class Exporter:
     """The ONNX nodes and constants of a graph in the making. int8 tensors have the names of the graph's nodes."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, opset: int) -> None:
         self.graph = graph
+        self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
+        self.int4: set[str] = set()
+        """The constants that are int4 in the file."""
         self._names = {node.name for node in graph.nodes}
         self._real: dict[str, str] = {}
 
@@ -100,11 +106,13 @@ class Exporter:
         return self.node(op, inputs, self.name(suffix), **attributes)
 
     def parameters(self, name: str, quant: QuantParams) -> list[str]:
-        """Scale and zero point as constants: numbers, or one a channel."""
+        """Scale and zero point of a tensor as constants: numbers, or one a channel."""
         scale, zero = np.array(quant.scales, np.float32), np.array(quant.zero_points, np.int8)
         if quant.axis is None:
             scale, zero = scale.reshape(()), zero.reshape(())
-        return [self.constant(f"{name}.scale", scale), self.constant(f"{name}.zero_point", zero)]
+        held = [self.constant(f"{name}.scale", scale), self.constant(f"{name}.zero_point", zero)]
+        self.int4.update(held[1:] if name in self.int4 else ())
+        return held
 
     def dequantized(self, tensor: str, quant: QuantParams) -> str:
         """The real values of an int8 tensor; one node however many ops read them."""
@@ -158,10 +166,13 @@ def _weighted(ex: Exporter, node: Node, w_axis: int, perm: tuple[int, ...] | Non
     values, integers = ex.graph.constant(w), ex.graph.constant(bias)
     if values is None or integers is None:
         raise UnsupportedError("its weights or its bias are computed by the model")
-    quant = quant_of(w)
+    quant = w.type.quant
+    if quant is None:
+        raise UnsupportedError(f"weights {w.name!r} without a scale")
     if quant.axis not in (None, w_axis):
         raise UnsupportedError(f"weights with a scale per index of axis {quant.axis}")
     name = ex.constant(f"{node.name}.weights", values if perm is None else values.transpose(perm))
+    ex.int4.update([name] if w.type.dtype is not DType.I8 else [])
     scales = np.float32(quant_of(x).scale) * np.array(quant.scales, np.float32)
     scale = ex.constant(f"{node.name}.bias_scale", scales if quant.axis is not None else scales.reshape(()))
     held = ex.constant(f"{node.name}.bias", integers)
@@ -228,8 +239,13 @@ def mean(ex: Exporter, node: Node) -> None:
     assert isinstance(node.op, Reduce)
     if node.op.op is not ReduceOp.MEAN:
         raise UnsupportedError(f"a reduction by {node.op.op.value} of an int8 tensor")
-    attributes = dict(axes=sorted(node.op.axes), keepdims=int(node.op.keep_dim))
-    ex.quantized(node, ex.step("ReduceMean", [ex.real(node.inputs[0])], f"{node.name}.mean", **attributes), None)
+    axes, operands, attributes = sorted(node.op.axes), [ex.real(node.inputs[0])], {"keepdims": int(node.op.keep_dim)}
+    if ex.opset >= AXES_ARE_AN_OPERAND:
+        operands.append(ex.constant(f"{node.name}.axes", np.array(axes, np.int64)))
+        real = ex.step("ReduceMean", operands, f"{node.name}.mean", **attributes)
+    else:
+        real = ex.step("ReduceMean", operands, f"{node.name}.mean", axes=axes, **attributes)
+    ex.quantized(node, real, None)
 
 
 def softmax(ex: Exporter, node: Node) -> None:

@@ -11,6 +11,7 @@ import onnx.helper
 import onnx.numpy_helper
 import onnx.shape_inference
 
+from rlx_edge.formats.onnx_integers import PACKED_BITS
 from rlx_edge.formats.onnx_node import RefusedError
 from rlx_edge.ir import Array, Shape
 
@@ -27,11 +28,22 @@ _NO_LARGER: Mapping[str, int] = {"Compress": 1, "NonZero": 8, "Unique": 1}
 def stored_values(tensor: onnx.TensorProto) -> Array:
     """Raises RefusedError for values that cannot be read."""
     try:
+        _check_packed(tensor)
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except KeyError:
         raise RefusedError(f"ONNX has no data type {tensor.data_type}") from None
     except (ValueError, TypeError) as error:
         raise RefusedError(f"its values cannot be read: {first_line(error)}") from error
+
+
+def _check_packed(tensor: onnx.TensorProto) -> None:
+    """Raises RefusedError for another number of bytes than packed values take, of which ONNX reads the first."""
+    bits = PACKED_BITS.get(tensor.data_type)
+    if bits is None:
+        return
+    held, count = len(tensor.raw_data) or len(tensor.int32_data), math.prod(tensor.dims)
+    if held != (count * bits + 7) // 8:
+        raise RefusedError(f"its values cannot be read: {held} bytes for {count} values of {bits} bits")
 
 
 _CONSTANTS: Mapping[str, Callable[[onnx.AttributeProto], Array]] = {

@@ -1,9 +1,8 @@
 """Quantized ONNX in: QuantizeLinear, DequantizeLinear, and what scales and zero points say.
 
-Integers of uint8 become int8, exactly: 128 is taken off the values and off the zero point. Constants keep their
-integers: int8 weights become parameters with a Dequantize, float weights with a QuantizeLinear after them (as
-quantization-aware training exports them) are quantized here, as ONNX defines it. `onnx_quant_lower` makes the int8
-graph of it.
+Unsigned integers become signed, exactly (formats/onnx_integers.py). Constants keep their integers: weights of 8, 4 or 2
+bits become parameters with a Dequantize, float weights with a QuantizeLinear after them (as quantization-aware training
+exports them) are quantized here, as ONNX defines it. `onnx_quant_lower` makes the int8 graph of it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+import onnx.helper
 
+from rlx_edge.formats.onnx_integers import ACTIVATIONS, CODES, to_int8
 from rlx_edge.formats.onnx_node import Builder, OnnxNode, RefusedError, Tensors
 from rlx_edge.ir import Array, DType, QuantParams, Requant
 from rlx_edge.ir.ops import Dequantize, Quantize
@@ -27,13 +28,6 @@ INTEGERS: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.INT8: np.dtype(np.int8),
     onnx.TensorProto.UINT8: np.dtype(np.uint8),
 }
-
-LIMITS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
-
-
-def to_int8(values: Array) -> Array:
-    """int8 values, or uint8 ones less 128."""
-    return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
 
 
 def refuse_dynamic(node: OnnxNode) -> int:
@@ -51,8 +45,9 @@ def quant_params(node: OnnxNode, scale: int, zero: int, rank: int | None = None,
     scales that are not positive numbers.
     """
     scales, zeros = _scale_and_zero(node, scale, zero)
-    if zeros.dtype not in LIMITS:
-        raise RefusedError(f"{zeros.dtype} integers are not supported; int8 and uint8 are")
+    if zeros.dtype.name not in ACTIVATIONS:
+        which = "of computed tensors " if zeros.dtype.name in CODES else ""
+        raise RefusedError(f"{zeros.dtype} integers {which}are not supported; int8 and uint8 are")
     values = tuple(int(z) for z in to_int8(zeros).reshape(-1))
     return _params(node, scales, values, rank, axis)
 
@@ -109,8 +104,9 @@ def dequantize_linear(node: OnnxNode) -> int:
     axis = _axis(node)
     values = node.known(0)
     if values is not None:
-        quant, integers = _constant(node, values, axis)
-        held = node.tensors.builder.param(node.proto.input[0], integers, quant, (node.proto.input[0],))
+        quant, integers, dtype = _constant(node, values, axis)
+        name = node.proto.input[0]
+        held = node.tensors.builder.param(name, integers, quant, (name,), dtype)
         return node.result(Dequantize.of(quant), [held])
     x = node.operand(0)
     held_quant = node.tensors.builder[x].type.quant
@@ -125,20 +121,23 @@ def dequantize_linear(node: OnnxNode) -> int:
     return node.result(Dequantize.of(quant), [x])
 
 
-def _constant(node: OnnxNode, values: Array, axis: int) -> tuple[QuantParams, Array]:
-    """Parameters and int8 values of a constant."""
-    if values.dtype not in LIMITS:
-        raise RefusedError(f"constants of {values.dtype} are not supported; int8, uint8 and, for a bias, int32 are")
+def _constant(node: OnnxNode, values: Array, axis: int) -> tuple[QuantParams, Array, DType]:
+    """Parameters and int8 values of a constant, and what these are stored as."""
+    if values.dtype.name not in CODES:
+        raise RefusedError(
+            f"constants of {values.dtype} are not supported; {', '.join(CODES)} and, for a bias, int32 are"
+        )
     scales, zeros = _scale_and_zero(node, 1, 2)
     zeros = zeros if node.given(2) else np.zeros(scales.shape, values.dtype)
     if zeros.dtype != values.dtype:
         raise RefusedError(f"a zero point of {zeros.dtype} for values of {values.dtype}")
     moved = tuple(int(z) for z in to_int8(zeros).reshape(-1))
     quant = _params(node, scales, moved, values.ndim, axis)
-    found = quant.problems(values.shape, DType.I8)
+    dtype = CODES[values.dtype.name].dtype
+    found = quant.problems(values.shape, dtype)
     if found:
         raise RefusedError(" and ".join(found))
-    return quant, np.ascontiguousarray(to_int8(values))
+    return quant, np.ascontiguousarray(to_int8(values)), dtype
 
 
 FOLDED = ("QuantizeLinear", "DequantizeLinear")
@@ -167,15 +166,17 @@ class KnownIntegers:
         assert x is not None and scale is not None
         zero = values[2] if len(values) > 2 else None
         axis = next((a.i for a in proto.attribute if a.name == "axis"), 1)
-        blocks = any(a.name == "block_size" and a.i for a in proto.attribute)
-        if blocks or x.dtype not in (np.float32, np.int32) or scale.dtype != np.float32 or scale.ndim > 1:
+        block = next((a.i for a in proto.attribute if a.name == "block_size"), 0)
+        if block and proto.op_type == "DequantizeLinear" and x.dtype.name in CODES:
+            return {proto.output[0]: dequantized_blocks(x, scale, zero, axis, block)}
+        if block or x.dtype not in (np.float32, np.int32) or scale.dtype != np.float32 or scale.ndim > 1:
             return None
         if zero is not None and zero.size not in (1, scale.size):
             raise RefusedError(f"{zero.size} zero points for {scale.size} scales")
         if scale.size not in (1, *(x.shape[axis : axis + 1] if -x.ndim <= axis < x.ndim else ())):
             raise RefusedError(f"{scale.size} scales for a tensor of shape {list(x.shape)} along axis {axis}")
         if proto.op_type == "QuantizeLinear" and x.dtype == np.float32:
-            return {proto.output[0]: _quantized(x, scale, zero, axis)}
+            return {proto.output[0]: _quantized(x, scale, _zero_like(proto) if zero is None else zero, axis)}
         if proto.op_type == "DequantizeLinear" and x.dtype == np.int32:
             if zero is not None and zero.any():
                 raise RefusedError("an int32 constant with a zero point other than 0 is not supported")
@@ -191,17 +192,36 @@ def _along(values: Array, rank: int, axis: int) -> Array:
     return values.reshape(shape)
 
 
-def _quantized(x: Array, scale: Array, zero: Array | None, axis: int) -> Array:
+def dequantized_blocks(x: Array, scale: Array, zero: Array | None, axis: int, block: int) -> Array:
+    """The real values of a constant whose `block` values in a row along `axis` share a scale and a zero point."""
+    if not -x.ndim <= axis < x.ndim or block < 1 or scale.dtype != np.float32:
+        raise RefusedError(f"blocks of {block} along axis {axis} of {list(x.shape)}, with scales of {scale.dtype}")
+    count = x.shape[axis]
+    wanted = [*x.shape]
+    wanted[axis] = -(-count // block)
+    if any(list(v.shape) != wanted for v in (scale, zero) if v is not None):
+        raise RefusedError(f"scales {list(scale.shape)} for blocks of {block} along axis {axis} of {list(x.shape)}")
+    places = np.arange(count) // block
+    zeros = np.zeros((), np.int16) if zero is None else np.take(zero.astype(np.int16), places, axis)
+    return np.asarray((x.astype(np.int16) - zeros) * np.take(scale, places, axis), np.float32)
+
+
+def _zero_like(proto: onnx.NodeProto) -> Array:
+    """The zero point of a QuantizeLinear that has none: 0 of its output's type, uint8 where that is not said."""
+    kind = next((a.i for a in proto.attribute if a.name == "output_dtype" and a.i), onnx.TensorProto.UINT8)
+    return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind))
+
+
+def _quantized(x: Array, scale: Array, zero: Array, axis: int) -> Array:
     """saturate(round(x / scale) + zero_point), the division in float32, ties to even."""
-    zero = np.zeros((), np.uint8) if zero is None else zero
-    if zero.dtype not in LIMITS:
-        raise RefusedError(f"{zero.dtype} integers are not supported; int8 and uint8 are")
+    if zero.dtype.name not in CODES:
+        raise RefusedError(f"{zero.dtype} integers are not supported; {', '.join(CODES)} are")
     if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(x).all()):
         raise RefusedError("a constant or its scale is NaN, infinite or not positive")
     with np.errstate(over="ignore"):
         steps = np.rint(x / _along(scale, x.ndim, axis)).astype(np.float64)
-    low, high = LIMITS[zero.dtype]
-    codes = steps.clip(-1e6, 1e6) + _along(zero, x.ndim, axis)
+    low, high = CODES[zero.dtype.name].limits
+    codes = steps.clip(-1e6, 1e6) + _along(zero.astype(np.int16), x.ndim, axis)
     return np.asarray(np.clip(codes, low, high).astype(zero.dtype))
 
 

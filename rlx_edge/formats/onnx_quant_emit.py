@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rlx_edge.formats.onnx_node import RefusedError
-from rlx_edge.ir import Array, GraphBuilder, QuantParams, Requant, Shape, real_multipliers
+from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Requant, Shape, real_multipliers
 from rlx_edge.ir.ops import Concat, Conv, Op, QConv2d, QMatMul, Quantize, Reshape
 
 RULE = Requant.ONNX
@@ -36,12 +36,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Weights:
-    """int8 weights with their parameters: one scale, or one an output channel."""
+    """Weights of 8 bits or fewer, each an int8, with their parameters: one scale, or one an output channel."""
 
     name: str
     values: Array
     quant: QuantParams
     sources: tuple[str, ...] = ()
+    dtype: DType = DType.I8
 
 
 Bias = tuple[Array, Array | None] | None
@@ -91,6 +92,11 @@ def _weight_zero_point(weights: Weights, axis: int) -> int:
     return quant.zero_point
 
 
+def _param(builder: GraphBuilder, weights: Weights) -> int:
+    values = np.ascontiguousarray(weights.values)
+    return builder.param(weights.name, values, weights.quant, weights.sources, weights.dtype)
+
+
 def conv(builder: GraphBuilder, op: Conv, x: int, weights: Weights, bias: Bias, result: Result) -> int:
     """QConv2d with the windows of a Conv; weights in the layout of `op`, output channels first."""
     source, w_zp = params_of(builder, x), _weight_zero_point(weights, 0)
@@ -109,7 +115,7 @@ def conv(builder: GraphBuilder, op: Conv, x: int, weights: Weights, bias: Bias, 
         requant=RULE,
         clamp=result.clamp,
     )
-    w = builder.param(weights.name, np.ascontiguousarray(weights.values), weights.quant, weights.sources)
+    w = _param(builder, weights)
     b = builder.param(f"{result.name}.bias_i32", integers, bias_quant)
     return builder.add(lowered, [x, w, b], result.name, result.quant, result.sources)
 
@@ -128,7 +134,7 @@ def dense(builder: GraphBuilder, x: int, weights: Weights, bias: Bias, result: R
         requant=RULE,
         clamp=result.clamp,
     )
-    w = builder.param(weights.name, np.ascontiguousarray(weights.values), weights.quant, weights.sources)
+    w = _param(builder, weights)
     b = builder.param(f"{result.name}.bias_i32", integers, bias_quant)
     shape: Shape = builder[x].type.shape
     if len(shape) == 2:

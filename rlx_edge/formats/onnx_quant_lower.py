@@ -178,7 +178,8 @@ class _Lowering:
         if old_id not in self.int8:
             node = self.old.nodes[old_id]
             assert isinstance(node.op, Param)
-            self.int8[old_id] = self.new.copy(node, [], self.old)
+            values = self.old.params[node.op.name]  # int8, also where the file has fewer bits, which weights keep
+            self.int8[old_id] = self.new.param(node.op.name, values, node.type.quant, node.sources)
         return self.int8[old_id]
 
     def _view(self, old_id: int) -> int | None:
@@ -307,7 +308,7 @@ class _Lowering:
             values = self.old.constant(held)
             if values is None or held.type.quant is None:
                 raise RefusedError(f"its weights {node.name!r} are computed by the model; constants are needed")
-            return Weights(held.name, values, held.type.quant, held.sources)
+            return Weights(held.name, values, held.type.quant, held.sources, held.type.dtype)
         if isinstance(node.op, Transpose):
             inner = self._weights(self.old.nodes[node.inputs[0]])
             axis = None if inner.quant.axis is None else node.op.perm.index(inner.quant.axis)
@@ -317,7 +318,10 @@ class _Lowering:
             if inner.quant.axis not in (None, 0) or node.type.shape[:1] != inner.values.shape[:1]:
                 raise RefusedError(f"weights {node.name!r} with a scale a channel, which are reshaped")
             return replace(inner, values=inner.values.reshape(node.type.shape))
-        raise RefusedError(f"its weights {node.name!r} are not quantized (no DequantizeLinear makes them)")
+        raise RefusedError(
+            f"its weights {node.name!r} are not quantized (no DequantizeLinear with a scale a tensor or a channel "
+            "makes them)"
+        )
 
     def _mean_pool(self, node: Node, result: Result) -> int:
         """A mean; a pooling by the maximum of int8 values is one already (see _make_view)."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlx_edge.ir import DType, Graph, GraphBuilder, Node, QuantParams
+from rlx_edge.ir import Graph, GraphBuilder, Node, QuantParams
+from rlx_edge.ir.dtype import WEIGHTS
 from rlx_edge.ir.ops import Dequantize
 
 
 def is_int8(node: Node) -> bool:
-    """Whether a node holds int8 that stands for real values."""
-    return node.type.dtype is DType.I8 and node.type.quant is not None
+    """Whether a node holds int8, or weights of fewer bits, that stand for real values."""
+    return node.type.dtype in WEIGHTS and node.type.quant is not None
 
 
 def dequantize_weights(graph: Graph) -> Graph:
