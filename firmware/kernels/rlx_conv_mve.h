@@ -45,14 +45,15 @@ static void pixels(
 }
 
 static void pointwise(
-    const rlx_conv_mve_t *p, rlx_gemm_t *g, rlx_view_t x, rlx_view_t y, int8_t *scratch, int32_t y0, int32_t y1)
+    const rlx_conv_mve_t *p, rlx_gemm_t *g, const rlx_view_t *x, const rlx_view_t *y, int8_t *scratch, int32_t y0,
+    int32_t y1)
 {
     const int32_t row_bytes = p->in_w * p->in_c;
-    const bool joined = p->stride_h == 1 && p->stride_w == 1 && x.ring == 0 && y.ring == 0 && x.pitch == row_bytes
-                        && y.pitch == p->out_w * p->out_c;
+    const bool joined = p->stride_h == 1 && p->stride_w == 1 && x->ring == 0 && y->ring == 0 && x->pitch == row_bytes
+                        && y->pitch == p->out_w * p->out_c;
     const int32_t rows = joined ? y1 - y0 : 1;
     for (int32_t oy = y0; oy < y1; oy += rows) {
-        pixels(p, g, rlx_row(x, oy * p->stride_h), rows * row_bytes, rlx_row(y, oy), rows * p->out_w, scratch);
+        pixels(p, g, rlx_row(*x, oy * p->stride_h), rows * row_bytes, rlx_row(*y, oy), rows * p->out_w, scratch);
     }
 }
 
@@ -85,7 +86,7 @@ static inline void spread_row(
 
 /* The rows that output row oy needs. The columns outside the image hold x_zp already; so do rows above it, as their
  * places were never written. */
-static void load_rows(const rlx_conv_mve_t *p, const uint8_t *places, rlx_view_t x, int8_t *columns, int32_t oy)
+static void load_rows(const rlx_conv_mve_t *p, const uint8_t *places, const rlx_view_t *x, int8_t *columns, int32_t oy)
 {
     const int32_t inside = rlx_larger(0, rlx_smaller(p->in_w, p->columns - p->pad_left));
     const int32_t column = p->k_h * p->in_c;
@@ -97,7 +98,7 @@ static void load_rows(const rlx_conv_mve_t *p, const uint8_t *places, rlx_view_t
                 rlx_mve_fill(to + i * column, p->x_zp, p->in_c);
             }
         } else if (row >= 0) {
-            spread_row(p, places, to, rlx_row(x, row), inside);
+            spread_row(p, places, to, rlx_row(*x, row), inside);
         }
     }
 }
@@ -124,7 +125,8 @@ static void row_pair(
 }
 
 static void windows(
-    const rlx_conv_mve_t *p, rlx_gemm_t *g, rlx_view_t x, rlx_view_t y, int8_t *columns, int32_t y0, int32_t y1)
+    const rlx_conv_mve_t *p, rlx_gemm_t *g, const rlx_view_t *x, const rlx_view_t *y, int8_t *columns, int32_t y0,
+    int32_t y1)
 {
     const int32_t column = p->k_h * p->in_c;
     const int32_t buffer = (p->columns * column + 2 * RLX_MVE_BYTES - 2) / RLX_MVE_BYTES * RLX_MVE_BYTES;
@@ -135,15 +137,15 @@ static void windows(
         load_rows(p, places, x, columns, oy);
         if (p->rows_at_once == 2 && oy + 1 < y1) {
             load_rows(p, places, x, columns + buffer, oy + 1);
-            row_pair(p, g, columns, buffer, rlx_row(y, oy), rlx_row(y, oy + 1));
+            row_pair(p, g, columns, buffer, rlx_row(*y, oy), rlx_row(*y, oy + 1));
         } else {
-            rlx_gemm_windows(g, columns, p->stride_w * column, rlx_row(y, oy), p->out_w);
+            rlx_gemm_windows(g, columns, p->stride_w * column, rlx_row(*y, oy), p->out_w);
         }
     }
 }
 
 static inline void rlx_conv_mve(
-    const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
+    const rlx_conv_mve_t *p, const rlx_view_t *x, const rlx_view_t *y, void *scratch, int32_t y0, int32_t y1)
 {
     rlx_gemm_t g = rlx_gemm_begin((const int8_t *)p->stream, p->blocks, p->out_c, p->out_zp, p->low, p->high);
     if (p->columns == 0) {

@@ -8,5 +8,5 @@
 
 void rlx_conv_relu_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
 {
-    rlx_conv_mve(p, x, y, scratch, y0, y1);
+    rlx_conv_mve(p, &x, &y, scratch, y0, y1);
 }
