@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from rlx_edge.cgen.target import TARGETS, Isa
 from rlx_edge.cgen.variants.proofs import Weighted, limit_joined
 from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.cgen.variants.weights_mve import BYTES, blocks
+from rlx_edge.cgen.variants.weights_mve import limit_joined as limit_joined_bytes
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
@@ -135,6 +138,21 @@ def test_twin_reads_a_ring_of_rows(variant: Variant, host_cases: HostCases) -> N
         assert host_cases.run(case.data) == case.expected
 
     check()
+
+
+def test_joined_weights_of_few_bits() -> None:
+    """MVE: the lowest weight does not fit in a byte with others, nor an accumulator of 2^26 or 2^24 in joined sums."""
+    plain = dict.fromkeys(("bias", "multipliers", "shifts"), np.zeros(4, np.int64))
+    for bits, limit in ((4, 1 << 26), (2, 1 << 24)):
+        largest = (1 << (bits - 1)) - 1
+        rows = np.repeat(np.array([[largest], [-largest], [1], [-1]], np.int8), BYTES, axis=1)
+        w = Weighted(rows=rows, bound=np.full(4, limit - 1), out_zp=0, **plain)
+        assert limit_joined_bytes(w, bits) is None
+        assert blocks(rows, bits).shape == (1, 4 * bits // 8, BYTES)
+        lowest = replace(w, rows=np.minimum(rows, -largest - 1))
+        assert f"it has the weight {-largest - 1}" in str(limit_joined_bytes(lowest, bits))
+        assert str(limit) in str(limit_joined_bytes(replace(w, bound=w.bound + 1), bits))
+        assert limit_joined_bytes(lowest, 8) is None
 
 
 def test_names_say_what_they_are() -> None:

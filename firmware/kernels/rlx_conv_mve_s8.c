@@ -4,6 +4,7 @@
  * in int32; right shifts are 1 to 31. x and y must not overlap but as the planner finds from the kernel's order.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#define RLX_WEIGHT_BITS 8
 #define RLX_GEMM_RELU 0
 #include "rlx_conv_mve.h"
 

@@ -3,6 +3,7 @@
  * That is so when a ReLU is part of the layer. Right shifts may be 0 to 31. See rlx_gemm_mve.h for why.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#define RLX_WEIGHT_BITS 8
 #define RLX_GEMM_RELU 1
 #include "rlx_conv_mve.h"
 

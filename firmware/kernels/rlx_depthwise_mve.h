@@ -1,5 +1,5 @@
-/* rlx_depthwise_mve.h: the inner loops of rlx_depthwise_mve_s8, in assembly for MVE and in C. That kernel's comment
- * says what strips, patches, pairs and lines are.
+/* rlx_depthwise_mve.h: the inner loops of depthwise convolution on MVE, in assembly and in C, for weights of 8, 4 or 2
+ * bits (RLX_WEIGHT_BITS). rlx_depthwise_strips_mve.h says what strips, patches, pairs and lines are.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DEPTHWISE_MVE_H
@@ -9,7 +9,8 @@
 #include "rlx_mve.h"
 #include "rlx_requant.h"
 
-enum { LANES = 4, WORD = 4, STREAM_BYTES = 28 };
+/* STREAM_BYTES: of a channel, constants and the weights of a patch. */
+enum { LANES = 4, WORD = 4, STREAM_BYTES = 3 * 4 + 2 * RLX_WEIGHT_BITS };
 
 /* Lines of outputs of some channels. The assembly knows the fields by their offsets. */
 typedef struct {
@@ -66,7 +67,26 @@ RLX_NAKED static void weave(const weave_t *w __attribute__((unused)))
                    "pop {r4-r11, pc}\n");
 }
 
-/* Registers of both: r0, r2, r4, r6 sums of four outputs, r1 strip, r3 output, r5 bias, r7 multiplier, r8 stream,
+/* The weights of a patch, at r5, to bytes of q2. Fewer bits: as many lanes as bytes are loaded, each byte in a lane of
+ * its own; the fields of a lane are moved to the top of bytes, and down again with their signs. */
+#if RLX_WEIGHT_BITS == 8
+#define LOAD_PATCH "vldrb.u8 q2, [r5], #16\n"
+#elif RLX_WEIGHT_BITS == 4
+#define LOAD_PATCH                                                                                                     \
+    "vldrb.u16 q2, [r5], #8\n" /* two fields: bits 0 to 7 */                                                           \
+    "vsli.16 q2, q2, #4\n"     /* the second at bit 8 */                                                               \
+    "vshl.i8 q2, q2, #4\n"                                                                                             \
+    "vshr.s8 q2, q2, #4\n"
+#else
+#define LOAD_PATCH                                                                                                     \
+    "vldrb.u32 q2, [r5], #4\n" /* four fields: bits 0 to 7 */                                                          \
+    "vsli.32 q2, q2, #12\n"    /* the third and fourth at bit 16 */                                                    \
+    "vsli.16 q2, q2, #6\n"     /* the second at bit 8, the fourth at bit 24 */                                         \
+    "vshl.i8 q2, q2, #6\n"                                                                                             \
+    "vshr.s8 q2, q2, #6\n"
+#endif
+
+/* Registers of both: r0, r2, r4, r6 sums of four outputs, r1 strip, r3 output, r5 stream, r7 bias, r8 multiplier,
  * r9 zero point, r10, r12 steps, r11 -shift, lr the loop's count; q7 (pairs) or q3 (lines) places of outputs; on the
  * stack strip, output, blocks, channels left, tail. */
 #define ENTER                                                                                                          \
@@ -74,7 +94,7 @@ RLX_NAKED static void weave(const weave_t *w __attribute__((unused)))
     "vpush {d8-d15}\n"                                                                                                 \
     "sub sp, sp, #24\n"                                                                                                \
     "mov r12, r0\n"                                                                                                    \
-    "ldm r12!, {r0-r4, r8, r10}\n"                                                                                     \
+    "ldm r12!, {r0-r5, r10}\n"                                                                                     \
     "stm sp, {r0-r4}\n"                                                                                                \
     "ldrd r4, r9, [r12]\n"
 #define LEAVE                                                                                                          \
@@ -84,9 +104,9 @@ RLX_NAKED static void weave(const weave_t *w __attribute__((unused)))
 #define RESCALE                                                                                                        \
     "vmov q0[2], q0[0], r0, r4\n"                                                                                      \
     "vmov q0[3], q0[1], r2, r6\n"                                                                                      \
-    "vadd.i32 q0, q0, r5\n"                                                                                            \
+    "vadd.i32 q0, q0, r7\n"                                                                                            \
     "vshr.s32 q1, q0, #31\n"                                                                                           \
-    "vqrdmlah.s32 q1, q0, r7\n"                                                                                        \
+    "vqrdmlah.s32 q1, q0, r8\n"                                                                                        \
     "vrshl.s32 q1, r11\n"                                                                                              \
     "vadd.i32 q1, q1, r9\n"                                                                                            \
     "vqmovnb.s16 q1, q1\n"
@@ -131,8 +151,8 @@ RLX_NAKED static void run_pairs(const lines_t *l __attribute__((unused)))
                    "vmov q7[3], q7[1], r2, r3\n"
                    "mov r12, r4\n"
                    "1:\n"
-                   "ldm r8!, {r5, r7, r11}\n"
-                   "vldrb.u8 q2, [r8], #16\n"
+                   "ldm r5!, {r7, r8, r11}\n"
+                   LOAD_PATCH
                    "movs r0, #0\n"
                    "vmov q3, q2\n"
                    "vshlc q3, r0, #32\n"
@@ -181,8 +201,8 @@ RLX_NAKED static void run_lines(const lines_t *l __attribute__((unused)))
                    "vmul.i32 q3, q3, r2\n"
                    "mov r12, r4\n"
                    "1:\n"
-                   "ldm r8!, {r5, r7, r11}\n"
-                   "vldrb.u8 q2, [r8], #16\n"
+                   "ldm r5!, {r7, r8, r11}\n"
+                   LOAD_PATCH
                    CHANNEL
                    "2:\n"
                    LINE
@@ -213,14 +233,22 @@ static void weave(const weave_t *w)
     }
 }
 
+/* Weight i of a patch. */
+static int32_t weight(const uint8_t *weights, int32_t i)
+{
+    const int32_t field = weights[i * RLX_WEIGHT_BITS / 8] >> (i * RLX_WEIGHT_BITS % 8);
+    const int32_t sign = 1 << (RLX_WEIGHT_BITS - 1);
+    return ((field & (2 * sign - 1)) ^ sign) - sign;
+}
+
 /* Output `o` of four: the sum over a patch at `x`, with the weights moved by some bytes of a patch. */
 static void store_output(const lines_t *l, const int8_t *stream, const int8_t *x, int32_t moved, int8_t *out)
 {
     const int32_t *constants = (const int32_t *)(const void *)stream;
-    const int8_t *w = stream + 3 * sizeof(int32_t);
+    const uint8_t *w = (const uint8_t *)stream + 3 * sizeof(int32_t);
     int32_t acc = 0;
     for (int32_t i = moved; i < RLX_MVE_BYTES; i++) {
-        acc += x[i / WORD * l->position + i % WORD] * w[i - moved];
+        acc += x[i / WORD * l->position + i % WORD] * weight(w, i - moved);
     }
     acc += constants[0];
     const int32_t shift = -constants[2];

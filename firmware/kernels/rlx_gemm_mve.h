@@ -4,7 +4,7 @@
  * four channels are computed at a time, one VMLADAV (16 products, summed into a core register) a window, channel and
  * block. The stream holds, group after group:
  *
- *     int8 weights[blocks][4 channels][16]
+ *     int8 weights[blocks][4 channels][16]           or with 2 or 1 in the place of 4: rlx_weights_mve.h
  *     int32 bias[4], multiplier[4], -shift[4]        shift: to the right
  *
  * The last group may have channels that do not exist: their bytes are there, their results are not stored.
@@ -30,6 +30,7 @@
 
 #include "rlx_mve.h"
 #include "rlx_requant.h"
+#include "rlx_weights_mve.h"
 
 enum { RLX_GEMM_CHANNELS = 4, RLX_GEMM_UNROLLED = 8, RLX_GEMM_MAX_SPREAD = 65532 };
 
@@ -57,12 +58,12 @@ typedef struct {
 
 /* 16 bytes of both windows times four channels: 14 instructions of 4 bytes. MLA is vmladava, or vmladav to begin. */
 #define RLX_GEMM_BLOCK(MLA)                                                                                            \
-    "vldrb.u8 q2, [r5], #16\n"                                                                                         \
+    RLX_LOAD_WEIGHTS("q2")                                                                                             \
     "vldrb.u8 q0, [r1], #16\n" MLA ".s8 r0, q0, q2\n"                                                                  \
     "vldrb.u8 q1, [r3], #16\n" MLA ".s8 r8, q1, q2\n"                                                                  \
-    "vldrb.u8 q2, [r5], #16\n" MLA ".s8 r2, q0, q2\n" MLA ".s8 r10, q1, q2\n"                                          \
-    "vldrb.u8 q2, [r5], #16\n" MLA ".s8 r4, q0, q2\n" MLA ".s8 r12, q1, q2\n"                                          \
-    "vldrb.u8 q2, [r5], #16\n" MLA ".s8 r6, q0, q2\n" MLA ".s8 lr, q1, q2\n"
+    RLX_SECOND("q2", "q2") MLA ".s8 r2, q0, q2\n" MLA ".s8 r10, q1, q2\n"                                              \
+    RLX_THIRD("q2", "q2") MLA ".s8 r4, q0, q2\n" MLA ".s8 r12, q1, q2\n"                                               \
+    RLX_SECOND("q2", "q2") MLA ".s8 r6, q0, q2\n" MLA ".s8 lr, q1, q2\n"
 
 #if RLX_GEMM_RELU
 #define RLX_GEMM_RESCALE                                                                                               \
@@ -145,6 +146,8 @@ RLX_NAKED static void rlx_gemm_pairs(rlx_gemm_t *g __attribute__((unused)))
         "subs r7, #1\n"
         "b 2b\n"
         "4:\n"
+        RLX_SEPARATE("r0", "r2", "r4", "r6")
+        RLX_SEPARATE("r8", "r10", "r12", "lr")
         "vldrw.u32 q2, [r5], #16\n"
         "vmov q0[2], q0[0], r0, r4\n"
         "vmov q1[2], q1[0], r8, r12\n"
@@ -206,13 +209,13 @@ static void rlx_gemm_group(
     const int8_t *w = stream;
     int32_t sums[2][RLX_GEMM_CHANNELS] = {{0}};
     for (int32_t b = 0; b < g->blocks; b++) {
-        for (int32_t j = 0; j < RLX_GEMM_CHANNELS; j++, w += RLX_MVE_BYTES) {
-            for (int32_t i = 0; i < RLX_MVE_BYTES; i++) {
-                sums[0][j] += x0[b * RLX_MVE_BYTES + i] * w[i];
-                sums[1][j] += x1[b * RLX_MVE_BYTES + i] * w[i];
-            }
+        for (int32_t j = 0; j < RLX_GEMM_CHANNELS; j += RLX_SHARING, w += RLX_MVE_BYTES) {
+            rlx_multiply(&sums[0][j], x0 + b * RLX_MVE_BYTES, w);
+            rlx_multiply(&sums[1][j], x1 + b * RLX_MVE_BYTES, w);
         }
     }
+    rlx_separate(sums[0], RLX_GEMM_CHANNELS);
+    rlx_separate(sums[1], RLX_GEMM_CHANNELS);
     const int32_t *constants = (const int32_t *)(const void *)w;
     for (int32_t j = 0; j < channels; j++) {
         const int32_t bias = constants[j];
@@ -225,7 +228,7 @@ static void rlx_gemm_group(
 
 static void rlx_gemm_pairs(rlx_gemm_t *g)
 {
-    const int32_t group_bytes = g->blocks * RLX_GEMM_CHANNELS * RLX_MVE_BYTES + 3 * RLX_GEMM_CHANNELS * 4;
+    const int32_t group_bytes = g->blocks * RLX_GEMM_CHANNELS / RLX_SHARING * RLX_MVE_BYTES + 3 * RLX_GEMM_CHANNELS * 4;
     for (int32_t pair = 0; pair < g->pairs; pair++) {
         const int8_t *stream = g->stream;
         for (int32_t c = 0; c < g->channels; c += RLX_GEMM_CHANNELS, stream += group_bytes) {

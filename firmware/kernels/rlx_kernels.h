@@ -284,9 +284,14 @@ typedef struct {
 } rlx_conv_mve_t;
 void rlx_conv_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 void rlx_conv_relu_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with weights of 4 and of 2 bits (rlx_weights_mve.h). */
+void rlx_conv_mve_w4_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_relu_mve_w4_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_mve_w2_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_relu_mve_w2_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
-/* stream: as rlx_depthwise_mve_s8.c says. along_y: strips run along y. pairs: two lines at once. rows_at_once: output rows
- * of a band; along x 1, or 2 with `pairs`. out_c is in_c. scratch: buffer_bytes + 16 bytes. */
+/* stream: as rlx_depthwise_strips_mve.h says. along_y: strips run along y. pairs: two lines at once. rows_at_once:
+ * output rows of a band; along x 1, or 2 with `pairs`. out_c is in_c. scratch: buffer_bytes + 16 bytes. */
 typedef struct {
     const int32_t *stream;
     int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
@@ -294,14 +299,22 @@ typedef struct {
 } rlx_depthwise_mve_t;
 void rlx_depthwise_mve_s8(
     const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with packed weights of 4 and of 2 bits. */
+void rlx_depthwise_mve_w4_s8(
+    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_depthwise_mve_w2_s8(
+    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
-/* stream: as rlx_dense_mve_s8.c says. blocks: in_c by 16, rounded up. scratch: 16 * blocks bytes, none where in_c is a
+/* stream: as rlx_dense_mve.h says. blocks: in_c by 16, rounded up. scratch: 16 * blocks bytes, none where in_c is a
  * multiple of 16. */
 typedef struct {
     const int32_t *stream;
     int32_t in_c, out_c, out_zp, low, high, blocks;
 } rlx_dense_mve_t;
 void rlx_dense_mve_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with weights of 4 and of 2 bits (rlx_weights_mve.h). */
+void rlx_dense_mve_w4_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_dense_mve_w2_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
 /* As rlx_add_mve_s8.c says. width: elements of a row. y may be a or b. */
 typedef struct {

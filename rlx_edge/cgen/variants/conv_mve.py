@@ -14,15 +14,14 @@ from rlx_edge.cgen.order import Accesses, band_order, pointwise_order, window_or
 from rlx_edge.cgen.plan import Call, Constant, View
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import packing
+from rlx_edge.cgen.variants import packing, weights_mve
 from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, weighted
 from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.cgen.variants.weights_mve import BYTES, SUFFIXES, by_bits
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
-BYTES = 16
-"""Of a vector: a block of a window."""
 CHANNELS = 4
 UNROLLED = 8
 """Blocks, after the first, that a pass through the assembly multiplies (RLX_GEMM_UNROLLED)."""
@@ -43,7 +42,7 @@ def conv_order(call: Call) -> Accesses:
     return pointwise_order(call, pixels=2, reads_again=True)
 
 
-CONV = Kernel(
+_CONV = Kernel(
     "rlx_conv_mve_s8",
     "rlx_conv_mve_t",
     ("stream",),
@@ -55,11 +54,12 @@ CONV = Kernel(
     scratch=True,
     order=conv_order,
 )
-CONV_RELU = replace(CONV, name="rlx_conv_relu_mve_s8")
+CONV = by_bits(_CONV)
+CONV_RELU = by_bits(replace(_CONV, name="rlx_conv_relu_mve_s8"))
 """For layers whose lowest output code is the zero point."""
 
 
-def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+def conv(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
     """The calls of a convolution without groups and dilation, or why not."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
@@ -68,7 +68,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     w = weighted(graph, node)
     if isinstance(w, str):
         return w
-    chosen = choose_kernel(w, bounds(op.clamp))
+    chosen = choose_kernel(w, bounds(op.clamp), bits)
     if isinstance(chosen, str):
         return chosen
     kernel, proof = chosen
@@ -86,7 +86,7 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         **bounds(op.clamp),
     }
     rows = w.rows.reshape(out_c, k_h, k_w, in_c).transpose(0, 2, 1, 3).reshape(out_c, -1)
-    stream = Constant("stream", pack(replace(w, rows=rows)))
+    stream = Constant("stream", pack(replace(w, rows=rows), bits))
     work = partial(count_work, params)
     return tuple(
         Call(kernel, params, (source,), target, out_h, {"stream": stream}, scratch_bytes(params), work, proof)
@@ -95,10 +95,10 @@ def conv(graph: Graph, node: Node) -> tuple[Call, ...] | str:
 
 
 def pointwise(
-    w: Weighted, source: View, target: View, rows: int, x_zp: int, limits: Mapping[str, int]
+    w: Weighted, source: View, target: View, rows: int, x_zp: int, limits: Mapping[str, int], bits: int
 ) -> tuple[Call, ...] | str:
     """The call of a matrix product of several rows, which are the pixels of a 1x1 convolution one pixel wide."""
-    chosen = choose_kernel(w, limits)
+    chosen = choose_kernel(w, limits, bits)
     if isinstance(chosen, str):
         return chosen
     kernel, proof = chosen
@@ -110,7 +110,7 @@ def pointwise(
         **dict(blocks=-(-in_c // BYTES), columns=0, spread_pixels=0),
         **limits,
     }
-    stream = {"stream": Constant("stream", pack(w))}
+    stream = {"stream": Constant("stream", pack(w, bits))}
     return (
         Call(
             kernel, params, (source,), target, rows, stream, scratch_bytes(params), partial(count_work, params), proof
@@ -118,15 +118,16 @@ def pointwise(
     )
 
 
-def choose_kernel(w: Weighted, limits: Mapping[str, int]) -> tuple[Kernel, str] | str:
+def choose_kernel(w: Weighted, limits: Mapping[str, int], bits: int) -> tuple[Kernel, str] | str:
     """The kernel that gives the right bits for these numbers and its proof, or why there is none."""
     if len(w.rows) > MAX_CHANNELS:
         return f"{len(w.rows)} output channels, more than {MAX_CHANNELS}"
-    if limits["low"] == w.out_zp:
-        refused = limit_shifts(w, 0, 31)
-        return refused or (CONV_RELU, f"{w.text}, lowest code is the zero point")
-    refused = limit_shifts(w, 1, 31)
-    return refused or (CONV, w.text)
+    relu = limits["low"] == w.out_zp
+    refused = weights_mve.limit_joined(w, bits) or limit_shifts(w, 0 if relu else 1, 31)
+    if refused is not None:
+        return refused
+    proof = weights_mve.proof(w, bits)
+    return (CONV_RELU[bits], f"{proof}, lowest code is the zero point") if relu else (CONV[bits], proof)
 
 
 def spread_pixels(k_h: int, in_c: int) -> int:
@@ -137,7 +138,7 @@ def spread_pixels(k_h: int, in_c: int) -> int:
     return BYTES // in_c if within < 256 else 0
 
 
-def pack(w: Weighted) -> Array:
+def pack(w: Weighted, bits: int) -> Array:
     """The stream of rlx_gemm_mve.h, int32: groups of four channels, each blocks of weights, then constants."""
     padding = -len(w.rows) % CHANNELS
     rows = packing.padded(np.pad(w.rows, [(0, padding), (0, 0)]), BYTES)
@@ -148,7 +149,7 @@ def pack(w: Weighted) -> Array:
     pieces = []
     for c in range(0, len(rows), CHANNELS):
         four = slice(c, c + CHANNELS)
-        pieces.append(rows[four].reshape(CHANNELS, -1, BYTES).transpose(1, 0, 2))
+        pieces.append(weights_mve.blocks(rows[four], bits))
         pieces += [packing.int32(values[four]) for values in constants]
     return packing.stream(pieces)
 
@@ -188,4 +189,7 @@ def count_work(params: Mapping[str, int], rows: int) -> dict[str, int]:
     )
 
 
-VARIANTS = (Variant("conv_mve", Isa.MVE, QConv2d, (CONV, CONV_RELU), conv),)
+VARIANTS = tuple(
+    Variant(f"conv_mve{end}", Isa.MVE, QConv2d, (CONV[bits], CONV_RELU[bits]), partial(conv, bits=bits))
+    for bits, end in SUFFIXES.items()
+)

@@ -1,6 +1,8 @@
-"""Matrix products on Cortex-M55 and M85: one row by firmware/kernels/rlx_dense_mve_s8.c, more as a 1x1 convolution."""
+"""Matrix products on Cortex-M55 and M85: one row by firmware/kernels/rlx_dense_mve.h, more as a 1x1 convolution."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
@@ -10,10 +12,10 @@ from rlx_edge.cgen.order import Accesses, rowwise_order
 from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import conv_mve, packing
-from rlx_edge.cgen.variants.conv_mve import BYTES
+from rlx_edge.cgen.variants import conv_mve, packing, weights_mve
 from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, weighted
 from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.cgen.variants.weights_mve import BYTES, SUFFIXES, by_bits
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QMatMul
 
@@ -27,17 +29,19 @@ def dense_order(call: Call) -> Accesses:
     return rowwise_order(call, reads_again=call.params["in_c"] % BYTES == 0)
 
 
-DENSE = Kernel(
-    "rlx_dense_mve_s8",
-    "rlx_dense_mve_t",
-    ("stream",),
-    ("in_c", "out_c", "out_zp", "low", "high", "blocks"),
-    scratch=True,
-    order=dense_order,
+DENSE = by_bits(
+    Kernel(
+        "rlx_dense_mve_s8",
+        "rlx_dense_mve_t",
+        ("stream",),
+        ("in_c", "out_c", "out_zp", "low", "high", "blocks"),
+        scratch=True,
+        order=dense_order,
+    )
 )
 
 
-def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+def dense(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
     """The call of a matrix product, or why not."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QMatMul)
@@ -49,7 +53,7 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
     blocks = -(-in_c // BYTES)
     if rows == 1:
-        refused = limit_shifts(w, 1, 31)
+        refused = weights_mve.limit_joined(w, bits) or limit_shifts(w, 1, 31)
         if refused is not None:
             return refused
         params = dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp, blocks=blocks, **bounds(op.clamp))
@@ -58,22 +62,22 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         scratch = blocks * BYTES if in_c % BYTES else 0
         return (
             Call(
-                DENSE,
+                DENSE[bits],
                 params,
                 (source,),
                 target,
                 1,
-                {"stream": Constant("stream", pack(w))},
+                {"stream": Constant("stream", pack(w, bits))},
                 scratch,
                 proportional(work, 1),
-                w.text,
+                weights_mve.proof(w, bits),
             ),
         )
-    return conv_mve.pointwise(w, source, target, rows, op.x_zp, bounds(op.clamp))
+    return conv_mve.pointwise(w, source, target, rows, op.x_zp, bounds(op.clamp), bits)
 
 
-def pack(w: Weighted) -> Array:
-    """The stream of rlx_dense_mve_s8.c, int32: groups of eight channels, each blocks of weights, then constants."""
+def pack(w: Weighted, bits: int) -> Array:
+    """The stream of rlx_dense_mve.h, int32: groups of eight channels, each blocks of weights, then constants."""
     padding = -len(w.rows) % CHANNELS
     rows = packing.padded(np.pad(w.rows, [(0, padding), (0, 0)]), BYTES)
     constants = [
@@ -83,9 +87,18 @@ def pack(w: Weighted) -> Array:
     pieces = []
     for c in range(0, len(rows), CHANNELS):
         eight = c + np.array(REGISTER_ORDER)
-        pieces.append(rows[eight].reshape(CHANNELS, -1, BYTES).transpose(1, 0, 2))
+        pieces.append(weights_mve.blocks(rows[eight], bits))
         pieces += [packing.int32(values[eight]) for values in constants]
     return packing.stream(pieces)
 
 
-VARIANTS = (Variant("dense_mve", Isa.MVE, QMatMul, (DENSE, conv_mve.CONV, conv_mve.CONV_RELU), dense),)
+VARIANTS = tuple(
+    Variant(
+        f"dense_mve{end}",
+        Isa.MVE,
+        QMatMul,
+        (DENSE[bits], conv_mve.CONV[bits], conv_mve.CONV_RELU[bits]),
+        partial(dense, bits=bits),
+    )
+    for bits, end in SUFFIXES.items()
+)

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on Cortex-M55 and M85 (firmware/kernels/rlx_depthwise_mve_s8.c): patches of 4x4 taps."""
+"""Depthwise convolutions on Cortex-M55 and M85 (firmware/kernels/rlx_depthwise_strips_mve.h): patches of 4x4 taps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rlx_edge.cgen.plan import Call, Constant
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing
-from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, weighted
+from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, limit_weights, weighted
 from rlx_edge.cgen.variants.variant import Variant
-from rlx_edge.ir import Array, Graph, Node
+from rlx_edge.cgen.variants.weights_mve import SUFFIXES, by_bits
+from rlx_edge.ir import Array, Graph, Node, subbyte
 from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
@@ -34,21 +35,23 @@ def depthwise_order(call: Call) -> Accesses:
     return band_order(call, rows=rows, reads_again=along_y or p["in_c"] > CHANNELS)
 
 
-DEPTHWISE = Kernel(
-    "rlx_depthwise_mve_s8",
-    "rlx_depthwise_mve_t",
-    ("stream",),
-    (
-        *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w", "stride_h", "stride_w", "pad_top", "pad_left"),
-        *("x_zp", "out_zp", "along_y", "pairs", "rows_at_once", "buffer_bytes"),
-    ),
-    stack_bytes=1024,
-    scratch=True,
-    order=depthwise_order,
+DEPTHWISE = by_bits(
+    Kernel(
+        "rlx_depthwise_mve_s8",
+        "rlx_depthwise_mve_t",
+        ("stream",),
+        (
+            *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w", "stride_h", "stride_w", "pad_top", "pad_left"),
+            *("x_zp", "out_zp", "along_y", "pairs", "rows_at_once", "buffer_bytes"),
+        ),
+        stack_bytes=1024,
+        scratch=True,
+        order=depthwise_order,
+    )
 )
 
 
-def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+def depthwise(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
     """The calls of a depthwise convolution with kernels of up to 4x4, or why not."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
@@ -63,19 +66,20 @@ def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     limits = bounds(op.clamp)
     if limits != bounds(None):
         return f"outputs are bounded to {limits['low']} to {limits['high']}"
-    refused = limit_shifts(w, 1, 31) or _limit_results(w)
+    low = -1 << (bits - 1)
+    refused = limit_weights(w, low, -low - 1) or limit_shifts(w, 1, 31) or _limit_results(w)
     if refused is not None:
         return refused
     params, _ = min(
         (_arrangement(x, node, op, along_y) for along_y in (0, 1)),
         key=lambda made: _rough_cost(made[1]),
     )
-    stream = Constant("stream", pack(w, bool(params["along_y"]), *op.kernel_size))
+    stream = Constant("stream", pack(w, bits, bool(params["along_y"]), *op.kernel_size))
     proof = f"{w.text}, rescaled sums with zero point fit in int16"
     scratch = params["buffer_bytes"] + CHANNELS
     return tuple(
         Call(
-            DEPTHWISE,
+            DEPTHWISE[bits],
             params,
             (source,),
             target,
@@ -128,13 +132,14 @@ def _band_rows(position: int, out_h: int, stride: int) -> int:
     return rows
 
 
-def pack(w: Weighted, along_y: bool, k_h: int, k_w: int) -> Array:
-    """The stream of rlx_depthwise_mve_s8.c: int32, [channel][bias, multiplier, -shift, 4 words of weights]."""
+def pack(w: Weighted, bits: int, along_y: bool, k_h: int, k_w: int) -> Array:
+    """As rlx_depthwise_strips_mve.h says, int32 [channel][bias, multiplier, -shift, bits / 2 words]."""
     taps = w.rows.reshape(-1, k_h, k_w)  # [channel][k_h][k_w]
     patch = taps if along_y else taps.transpose(0, 2, 1)
     patch = np.pad(patch, [(0, 0), *((0, PATCH - size) for size in patch.shape[1:])])
     constants = np.stack([w.bias, w.multipliers, -w.shifts], axis=1)
-    words = packing.stream([patch]).reshape(len(taps), PATCH)
+    packed = patch if bits == 8 else subbyte.pack(patch, bits).view(np.int8)
+    words = packing.stream([packed]).reshape(len(taps), -1)
     return np.concatenate([packing.int32(constants), words], axis=1).ravel()
 
 
@@ -170,4 +175,7 @@ def _rough_cost(work: Mapping[str, int]) -> int:
     return sum(each[name] * count for name, count in work.items())
 
 
-VARIANTS = (Variant("depthwise_mve", Isa.MVE, QConv2d, (DEPTHWISE,), depthwise),)
+VARIANTS = tuple(
+    Variant(f"depthwise_mve{end}", Isa.MVE, QConv2d, (DEPTHWISE[bits],), partial(depthwise, bits=bits))
+    for bits, end in SUFFIXES.items()
+)

@@ -1,0 +1,13 @@
+/* rlx_conv_relu_mve_w2_s8: as rlx_conv_relu_mve_s8, with ternary weights joined in bytes (rlx_weights_mve.h).
+ *
+ * Proved by the generator besides: weights are -1 to 1; accumulators stay below 2^24 in magnitude.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define RLX_WEIGHT_BITS 2
+#define RLX_GEMM_RELU 1
+#include "rlx_conv_mve.h"
+
+void rlx_conv_relu_mve_w2_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
+{
+    rlx_conv_mve(p, &x, &y, scratch, y0, y1);
+}
