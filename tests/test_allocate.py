@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ def test_the_curve_falls(layers: list[list[Option]]) -> None:
     front = pareto(layers)
     found = curve(front)
     assert [c.flash for c in found] == sorted({c.flash for c in found})
-    assert all(a.noise > b.noise for a, b in zip(found, found[1:], strict=False))
+    assert all(a.noise > b.noise for a, b in pairwise(found))
     assert min(c.noise for c in front) == found[-1].noise and front[0].flash == found[0].flash
 
 

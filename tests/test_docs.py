@@ -155,7 +155,7 @@ def prepare(folder: Path) -> None:
     """The digits example, as a checkout has it and also beside; quantized, as pages take it from each other."""
     for place in (folder, folder / "examples" / "digits"):
         place.mkdir(parents=True, exist_ok=True)
-        for file in (*digits_dir().glob("digits*"), digits_dir() / "rlx-edge.toml"):
+        for file in (*digits_dir().glob("digits*"), *digits_dir().glob("*.toml")):
             (place / file.name).write_bytes(file.read_bytes())
     good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
 
