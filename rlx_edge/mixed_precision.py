@@ -12,14 +12,17 @@ import glob
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
 
+from rlx_edge.cgen.costs import CoreCosts, costs_of
 from rlx_edge.cgen.planner import make_plan
 from rlx_edge.cgen.predict import Prediction, predict
 from rlx_edge.cgen.target import get_target
 from rlx_edge.data import Data
 from rlx_edge.errors import EdgeError
 from rlx_edge.ir import Graph, Requant
-from rlx_edge.quant.allocate import Option, curve, pareto
+from rlx_edge.quant.allocate import Choice, Option, curve, pareto, undominated
 from rlx_edge.quant.quality import quality
 from rlx_edge.quant.quantize import Progress, Quantized, build_int8, calibrated, quantize, stage
 from rlx_edge.quant.recipe import Recipe
@@ -99,6 +102,16 @@ class Search:
         assert point.measured is not None
         return point.measured
 
+    @property
+    def measured(self) -> dict[int, Measured]:
+        return {index: p.measured for index, p in enumerate(self.points) if p.measured is not None}
+
+    def best(self, keeps: Callable[[Measured], bool], cost: Callable[[Measured], Any]) -> int | None:
+        """Of the measured points that keep to the limits, the one that costs least; kernels that several layers share
+        make the order of costs another one than the sums say."""
+        found = {index: m for index, m in self.measured.items() if keeps(m)}
+        return min(found, key=lambda index: cost(found[index]), default=None)
+
 
 def choose_bits(
     graph: Graph,
@@ -143,36 +156,68 @@ def choose_bits(
 
 def points_of(noise: WidthNoise, target: str, requant: Requant) -> list[Point]:
     """At most POINTS of the curve, evenly by flash, with its ends."""
-    predictions = {bits: _prediction(build_int8(noise.with_bits(bits), requant), target) for bits in (*WIDTHS, FULL)}
+    plans = {bits: _planned(build_int8(noise.with_bits(bits), requant), target) for bits in (*WIDTHS, FULL)}
     names = [node.name for node in noise.layers]
-    layers = []
-    for node in noise.layers:
-        costs = {bits: _layer_cost(found, node.name) for bits, found in predictions.items()}
-        layers.append([Option(bits, *cost, noise.added(node.id, bits)) for bits, cost in costs.items()])
-    rest = [_rest(found, names) for found in predictions.values()]
-    flash, instructions = max(r[0] for r in rest), max(r[1] for r in rest)
-    found = curve(pareto(layers))
-    wanted = [round(i * (len(found) - 1) / max(1, POINTS - 1)) for i in range(POINTS)]
+    costs = {name: {bits: _layer_cost(plan.prediction, name) for bits, plan in plans.items()} for name in names}
+    choices = [choice for widths in _subsets(tuple(plans)) for choice in _front(noise, costs, plans, widths)]
+    found = curve(undominated(choices))
+    wanted = {round(i * (len(found) - 1) / max(1, POINTS - 1)) for i in range(POINTS)}
     return [
         Point(
             dict(zip(names, choice.bits, strict=True)),
-            choice.flash + flash,
-            choice.instructions + instructions,
+            choice.flash,
+            choice.instructions,
             10 * math.log10(noise.signal / max(choice.noise + noise.base, 1e-300)) if noise.signal > 0 else math.inf,
         )
-        for choice in (found[i] for i in sorted(set(wanted)))
+        for choice in (found[i] for i in sorted(wanted))
     ]
 
 
-def _prediction(graph: Graph, target: str) -> Prediction:
-    """Of a target whose costs are not known, the costs of the core that most resemble it: only their order matters."""
-    made = predict(make_plan(graph, get_target(target)))
-    return made or _prediction(graph, DEFAULT_TARGET)
+@dataclass(frozen=True)
+class Planned:
+    """A model's prediction for a core, what the core's kernels cost, and the names of those that the model calls."""
+
+    prediction: Prediction
+    costs: CoreCosts
+    kernels: frozenset[str]
+
+
+def _planned(graph: Graph, target: str) -> Planned:
+    """For a target whose costs are not known, with the costs of DEFAULT_TARGET: only their order matters."""
+    plan = make_plan(graph, get_target(target))
+    found, costs = predict(plan), costs_of(get_target(target))
+    if found is None or costs is None:
+        return _planned(graph, DEFAULT_TARGET)
+    return Planned(found, costs, frozenset(kernel.name for kernel in plan.kernels))
+
+
+def _subsets(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [found for count in range(1, len(widths) + 1) for found in combinations(widths, count)]
+
+
+def _front(
+    noise: WidthNoise,
+    costs: Mapping[str, Mapping[int, tuple[int, int]]],
+    plans: Mapping[int, Planned],
+    widths: tuple[int, ...],
+) -> list[Choice]:
+    """The choices among these widths that nothing beats, with the kernels that they need, each once."""
+    layers = [
+        [Option(bits, *costs[node.name][bits], noise.added(node.id, bits)) for bits in widths] for node in noise.layers
+    ]
+    costs_of_core = plans[widths[0]].costs
+    kernels = costs_of_core.kernel_bytes(frozenset().union(*(plans[bits].kernels for bits in widths)))
+    rests = [_rest(plans[bits].prediction, list(costs)) for bits in widths]
+    flash, instructions = kernels + max(r[0] for r in rests), max(r[1] for r in rests)
+    return [
+        replace(choice, flash=choice.flash + flash, instructions=choice.instructions + instructions)
+        for choice in pareto(layers)
+    ]
 
 
 def cost_of(graph: Graph, target: str) -> tuple[int, int]:
     """Predicted bytes and instructions of an int8 model."""
-    found = _prediction(graph, target)
+    found = _planned(graph, target).prediction
     return found.flash_bytes, found.instructions
 
 
@@ -183,53 +228,57 @@ def _layer_cost(found: Prediction, name: str) -> tuple[int, int]:
 
 
 def _rest(found: Prediction, names: list[str]) -> tuple[int, int]:
-    """What belongs to no layer with weights: kernels, code, other layers."""
+    """What belongs to no layer with weights, but for kernels: code and other layers."""
     flash, instructions = (sum(cost) for cost in zip(*(_layer_cost(found, name) for name in names), strict=True))
-    return found.flash_bytes - flash, found.instructions - instructions
+    return found.flash_bytes - found.kernel_bytes - flash, found.instructions - instructions
 
 
 def within_flash(search: Search, limits: Limits) -> int:
-    """The point with the least noise whose prediction as a whole keeps to the budget."""
-    assert limits.flash_budget is not None
-    index = max((i for i, p in enumerate(search.points) if p.flash <= limits.flash_budget), default=0)
-    while index > 0 and search.measure(index).flash > limits.flash_budget:
+    """The point with the least error whose prediction as a whole keeps to the budget."""
+    budget = limits.flash_budget
+    assert budget is not None
+    index = max((i for i, p in enumerate(search.points) if p.flash <= budget), default=0)
+    while index > 0 and search.measure(index).flash > budget:
         index -= 1
-    while index + 1 < len(search.points) and search.points[index + 1].measured is None:
-        if search.measure(index + 1).flash > limits.flash_budget:
-            break
-        index += 1
-    found = search.measure(index)
-    if found.flash > limits.flash_budget:
+    if index + 1 < len(search.points):
+        search.measure(index + 1)
+    search.measure(index)
+    chosen = search.best(lambda m: m.flash <= budget, lambda m: -m.sqnr_db)
+    if chosen is None:
+        smallest = min(m.flash for m in search.measured.values())
         raise EdgeError(
-            f"--flash-budget {limits.flash_budget:,}: with the fewest bits the model takes {found.flash:,} bytes on "
-            f"{limits.target}, which is the smallest budget that can be met"
+            f"--flash-budget {budget:,}: the smallest choice of bits takes {smallest:,} bytes on {limits.target}, which "
+            "is the smallest budget that can be met"
         )
+    found = search.measure(chosen)
     if limits.max_loss is not None and found.loss is not None and found.loss > limits.max_loss:
         raise EdgeError(
-            f"--max-loss {limits.max_loss:g} within {limits.flash_budget:,} bytes cannot be met: the best choice of "
-            f"bits loses {found.loss:.2f} points of {found.loss_of} ({found.sqnr_db:.1f} dB); try rlx-edge finetune"
+            f"--max-loss {limits.max_loss:g} within {budget:,} bytes cannot be met: the best choice of bits loses "
+            f"{found.loss:.2f} points of {found.loss_of} ({found.sqnr_db:.1f} dB); try rlx-edge finetune"
         )
-    return index
+    return chosen
 
 
 def within_loss(search: Search, limits: Limits) -> int:
     """The smallest point that loses little enough, by halving; where losses do not fall evenly, there may be others."""
-    assert limits.max_loss is not None
+    most = limits.max_loss
+    assert most is not None
+
+    def keeps(found: Measured) -> bool:
+        return found.loss is not None and found.loss <= most
+
     low, high = 0, len(search.points) - 1
     while low < high:
         middle = (low + high) // 2
-        if _loss(search, middle) <= limits.max_loss:
+        if keeps(search.measure(middle)):
             high = middle
         else:
             low = middle + 1
-    if _loss(search, high) > limits.max_loss:
+    last = search.measure(high)
+    chosen = search.best(keeps, lambda m: (m.flash, -m.sqnr_db))
+    if chosen is None:
         raise EdgeError(
-            f"--max-loss {limits.max_loss:g}: with 8 bits everywhere the model already loses {_loss(search, high):.2f} "
-            f"points of {search.measure(high).loss_of}"
+            f"--max-loss {most:g}: with 8 bits everywhere the model already loses {last.loss or math.nan:.2f} points "
+            f"of {last.loss_of}"
         )
-    return high
-
-
-def _loss(search: Search, index: int) -> float:
-    loss = search.measure(index).loss
-    return math.inf if loss is None else loss
+    return chosen
