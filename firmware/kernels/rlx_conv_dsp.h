@@ -1,5 +1,5 @@
 /* rlx_conv_dsp.h: convolution by 4 positions at a time: their windows are widened to int16 in scratch (rlx_widen_dsp.h),
- * then multiplied (rlx_gemm_dsp.h).
+ * then multiplied (rlx_gemm_dsp.h; weights of 4 and 2 bits: rlx_gemm_digits_dsp.h).
  *
  * Positions go along the output rows and on from the end of a row to the next one; where rows follow each other in
  * memory, a 1x1 convolution takes them as one row. A window that reaches out of the image (or that a ring of rows cuts
@@ -7,19 +7,23 @@
  *
  * x [in_h][in_w][in_c], y [out_h][out_w][out_c]. One group, no dilation; any kernel size, stride and padding.
  * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
- * 1 to 31 with K and K + h in int32; and what RLX_GEMM_WEIGHTS asks for (rlx_gemm_dsp.h).
+ * 1 to 31 with K and K + h in int32; and what the weights' form asks for (rlx_gemm_dsp.h, rlx_digits_dsp.h).
  * Scratch: 16 * steps bytes, and, with padding or k_h > 1, four windows (k_h * k_w * in_c bytes, rounded up to words);
- * steps = 2 * k_h * (k_w * in_c / 4) + (k_h * (k_w * in_c % 4) + 1) / 2.
+ * steps = 2 * k_h * (k_w * in_c / 4) + (k_h * (k_w * in_c % 4) + 1) / 2, made even for weights of 4 and 2 bits.
  * Reads the windows of 4 positions before it writes their outputs; positions go in the order of memory. x and y must
  * not overlap but as that order allows.
  *
- * A kernel's file defines RLX_GEMM_WEIGHTS, includes this and calls rlx_conv_dsp.
+ * A kernel's file defines RLX_GEMM_WEIGHTS or RLX_DIGIT_BITS, includes this and calls rlx_conv_dsp.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_CONV_DSP_H
 #define RLX_CONV_DSP_H
 
+#if defined(RLX_DIGIT_BITS)
+#include "rlx_gemm_digits_dsp.h"
+#else
 #include "rlx_gemm_dsp.h"
+#endif
 #include "rlx_kernels.h"
 #include "rlx_widen_dsp.h"
 
@@ -162,19 +166,18 @@ static void rlx_conv_dsp(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, vo
 {
     int16_t *wide = (int16_t *)scratch;
     const rlx_conv_plan_t c = rlx_conv_plan(p, x, y, wide, y1 - y0);
-    const int32_t pair_words = RLX_GEMM_PAIR_WORDS + p->steps * RLX_GEMM_STEP_WORDS;
     rlx_gemm_t g = {.x = wide,
                     .x_end = wide + p->steps * RLX_STEP_VALUES,
                     .skip = rlx_gemm_skip(p->steps),
                     .stream = p->stream,
-                    .stream_end = p->stream + (p->out_c + 1) / 2 * pair_words};
+                    .stream_end = p->stream + rlx_gemm_stream_words(p->steps, p->out_c)};
     rlx_widen_t w = {.words_to = wide,
                      .rest_to = wide + 2 * (c.run / 4) * p->k_h * RLX_STEP_VALUES,
                      .rows = p->k_h,
                      .words = c.run / 4,
                      .rest = c.run % 4};
-    for (int16_t *last = wide + (p->steps - 1) * RLX_STEP_VALUES; last < g.x_end; last++) {
-        *last = 0; /* half of this step may never be written */
+    for (int16_t *last = wide + (p->steps - RLX_GEMM_TOGETHER) * RLX_STEP_VALUES; last < g.x_end; last++) {
+        *last = 0; /* some of that may never be written */
     }
     rlx_conv_at_t at = rlx_conv_row(&c, y0);
     for (int32_t left = (y1 - y0) * p->out_w; left > 0; left -= RLX_STEP_POSITIONS) {

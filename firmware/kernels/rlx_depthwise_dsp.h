@@ -1,11 +1,14 @@
-/* rlx_depthwise_dsp.h: the inner loop of rlx_depthwise_dsp_s8 over planes (rlx_planes_dsp.h), in assembly and as a twin in C.
+/* rlx_depthwise_dsp.h: the inner loop of depthwise convolution over planes (rlx_planes_dsp.h), in assembly and as a twin in C.
  *
  * A line's bytes end so that its last output's begin, plus the inner stride, is a multiple of the planes' pitch: the loop
  * knows its end by that.
  *
- * stream: RLX_DEPTHWISE_RECORD bytes a channel, in the order of memory, without alignment:
+ * stream: RLX_DEPTHWISE_RECORD bytes a channel, in the order of memory, without alignment (w[outer][inner]):
  *     int32 2 * bias, int32 multiplier,
- *     int8 w00 w10 w02 w12  w20 w01 w22 w11  w21, uint8 right shift          (w[outer][inner])
+ *     RLX_DEPTHWISE_BITS 8: int8 w00 w10 w02 w12  w20 w01 w22 w11;
+ *                        4: uint16 of 4 bits each, from the lowest, w00 w10 w20 w01; another one: w02 w12 w22 w11; all + 8;
+ *                        2: uint8 of 2 bits each, and another one, in the same order; all + 2;
+ *     int8 w21, uint8 right shift
  * Weights are doubled when they are loaded, as SMMLAR wants 2 acc (rlx_dsp.h).
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +17,7 @@
 
 #include "rlx_planes_dsp.h"
 
-enum { RLX_DEPTHWISE_RECORD = 18 };
+enum { RLX_DEPTHWISE_RECORD = 10 + RLX_DEPTHWISE_BITS };
 
 /* How lines of outputs are computed from planes. The assembly loads the fields but the last two in this order. */
 typedef struct {
@@ -149,6 +152,40 @@ enum {
     "add r1, r1, r12, lsl #1\n\t" \
     "ldr r11, [sp, #52]\n\t"
 
+/* Doubled weights in r4 to r7; the shift in r8, tap 1 of row 2 in r12. */
+#if RLX_DEPTHWISE_BITS == 8
+#define RLX_DEPTHWISE_TAPS \
+    "ldr r12, [r2, #8]\n\t" \
+    "sxtb16 r4, r12\n\t" \
+    "sxtb16 r5, r12, ror #8\n\t" \
+    "ldr r12, [r2, #12]\n\t" \
+    "sxtb16 r6, r12\n\t" \
+    "sxtb16 r7, r12, ror #8\n\t" \
+    "sadd16 r4, r4, r4\n\t" \
+    "sadd16 r5, r5, r5\n\t" \
+    "sadd16 r6, r6, r6\n\t" \
+    "sadd16 r7, r7, r7\n\t" \
+    "ldrb r8, [r2, #17]\n\t" \
+    "ldrsb r12, [r2, #16]\n\t"
+#else
+#if RLX_DEPTHWISE_BITS == 4
+#define RLX_DEPTHWISE_FIELDS "ldr r12, [r2, #8]\n\tmov lr, #0x001e001e\n\tmov r11, #0x00100010\n\t"
+#define RLX_DEPTHWISE_SHIFTS "lsr #3", "lsr #7", "lsr #11"
+#define RLX_DEPTHWISE_LAST "ldrb r8, [r2, #13]\n\tldrsb r12, [r2, #12]\n\t"
+#else
+#define RLX_DEPTHWISE_FIELDS \
+    "ldrh r12, [r2, #8]\n\torr r12, r12, r12, lsl #8\n\tmov lr, #0x00060006\n\tmov r11, #0x00040004\n\t"
+#define RLX_DEPTHWISE_SHIFTS "lsr #1", "lsr #3", "lsr #5"
+#define RLX_DEPTHWISE_LAST "ldrb r8, [r2, #11]\n\tldrsb r12, [r2, #10]\n\t"
+#endif
+#define RLX_DEPTHWISE_UNPACK(shift_5, shift_6, shift_7) \
+    "and r4, lr, r12, lsl #1\n\tand r5, lr, r12, " shift_5 "\n\t" \
+    "and r6, lr, r12, " shift_6 "\n\tand r7, lr, r12, " shift_7 "\n\t" \
+    "ssub16 r4, r4, r11\n\tssub16 r5, r5, r11\n\tssub16 r6, r6, r11\n\tssub16 r7, r7, r11\n\t"
+#define RLX_DEPTHWISE_EACH(...) RLX_DEPTHWISE_UNPACK(__VA_ARGS__)
+#define RLX_DEPTHWISE_TAPS RLX_DEPTHWISE_FIELDS RLX_DEPTHWISE_EACH(RLX_DEPTHWISE_SHIFTS) RLX_DEPTHWISE_LAST
+#endif
+
 /* lr: where the fields for two lines at once begin */
 #define RLX_DOUBLE_SETUP \
     "ldm lr, {r4-r10}\n\t" \
@@ -219,25 +256,14 @@ enum {
         "stm sp, {r0-r11}\n\t" \
         double_setup \
         "1:\n\t" \
-        "ldr r12, [r2, #8]\n\t" \
-        "sxtb16 r4, r12\n\t" \
-        "sxtb16 r5, r12, ror #8\n\t" \
-        "ldr r12, [r2, #12]\n\t" \
-        "sxtb16 r6, r12\n\t" \
-        "sxtb16 r7, r12, ror #8\n\t" \
-        "sadd16 r4, r4, r4\n\t" \
-        "sadd16 r5, r5, r5\n\t" \
-        "sadd16 r6, r6, r6\n\t" \
-        "sadd16 r7, r7, r7\n\t" \
-        "ldrb r8, [r2, #17]\n\t" \
-        "ldrsb r12, [r2, #16]\n\t" \
+        RLX_DEPTHWISE_TAPS \
         "ldr r11, [sp, #44]\n\t" \
         "sub lr, r8, #1\n\t" \
         "lsl r11, r11, lr\n\t" \
         "pkhbt r8, r8, r12, lsl #17\n\t" \
         "ldr r12, [sp, #36]\n\t" \
         "ldr r10, [r2, #4]\n\t" \
-        "ldr r9, [r2], #18\n\t" \
+        "ldr r9, [r2], #" RLX_DSP_TEXT(RLX_DEPTHWISE_BITS) " + 10\n\t" \
         "add r12, r0, r12\n\t" \
         "str r2, [sp, #8]\n\t" \
         "str r12, [sp, #48]\n\t" \
@@ -308,14 +334,30 @@ static inline int32_t rlx_lines_word(const int8_t *bytes)
     return (int32_t)((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
 }
 
+/* Of w00 w01 w02 w10 ... */
+static inline int32_t rlx_lines_weight(const int8_t *record, int32_t tap)
+{
+#if RLX_DEPTHWISE_BITS == 8
+    static const uint8_t places[9] = {0, 5, 2, 1, 7, 3, 4, 8, 6};
+    return record[8 + places[tap]];
+#else
+    static const uint8_t places[9] = {0, 3, 4, 1, 7, 5, 2, 8, 6};
+    if (places[tap] == 8) {
+        return record[RLX_DEPTHWISE_RECORD - 2];
+    }
+    const int32_t bit = places[tap] * RLX_DEPTHWISE_BITS;
+    const uint32_t field = (uint32_t)(uint8_t)record[8 + bit / 8] >> bit % 8 & ((1u << RLX_DEPTHWISE_BITS) - 1u);
+    return (int32_t)field - (1 << (RLX_DEPTHWISE_BITS - 1));
+#endif
+}
+
 static inline int8_t rlx_lines_output(const int8_t *pixels, const int8_t *record, int32_t two_zp)
 {
-    static const uint8_t places[9] = {0, 5, 2, 1, 7, 3, 4, 8, 6}; /* of w00 w01 w02 w10 ... among the record's bytes */
     int32_t acc = rlx_lines_word(record) / 2;
     for (int32_t tap = 0; tap < 9; tap++) {
-        acc += pixels[tap / 3 * RLX_PLANE_PITCH + tap % 3] * record[8 + places[tap]];
+        acc += pixels[tap / 3 * RLX_PLANE_PITCH + tap % 3] * rlx_lines_weight(record, tap);
     }
-    const int32_t shift = record[17];
+    const int32_t shift = record[RLX_DEPTHWISE_RECORD - 1];
     const int32_t k = (int32_t)((uint32_t)two_zp << (shift - 1));
     return rlx_dsp_requantize(acc, rlx_lines_word(record + 4), k, shift);
 }

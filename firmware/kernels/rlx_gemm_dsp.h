@@ -48,7 +48,7 @@ enum { RLX_GEMM_STEP_WORDS = 2, RLX_GEMM_STEP_CODE = 11 * 4 };
 #else
 enum { RLX_GEMM_STEP_WORDS = 1, RLX_GEMM_STEP_CODE = 12 * 4 };
 #endif
-enum { RLX_GEMM_PAIR_WORDS = 8 };
+enum { RLX_GEMM_PAIR_WORDS = 8, RLX_GEMM_TOGETHER = 1 };
 
 /* The assembly loads it in this order. */
 typedef struct {
@@ -58,6 +58,11 @@ typedef struct {
     int32_t offsets[RLX_STEP_POSITIONS];
     const int32_t *stream_end, *stream;
 } rlx_gemm_t;
+
+static inline int32_t rlx_gemm_stream_words(int32_t steps, int32_t out_c)
+{
+    return (out_c + 1) / 2 * (RLX_GEMM_PAIR_WORDS + steps * RLX_GEMM_STEP_WORDS);
+}
 
 static inline int32_t rlx_gemm_skip(int32_t steps)
 {

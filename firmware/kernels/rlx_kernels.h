@@ -181,6 +181,9 @@ void rlx_conv_dsp_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *
 /* The same with the weights of two channels joined in an int16, and with int16 weights. */
 void rlx_conv_dsp_joined_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 void rlx_conv_dsp_w16_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with weights of 4 and 2 bits, packed: rlx_digits_dsp.h. */
+void rlx_conv_dsp_w4_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_dsp_w2_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
 /* Matrix product, weights packed by the generator: rlx_dense_dsp.h. */
 typedef struct {
@@ -190,6 +193,9 @@ typedef struct {
 void rlx_dense_dsp_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 /* The same with the weights of two channels joined in an int16. */
 void rlx_dense_dsp_joined_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* The same with weights of 4 and 2 bits, packed: rlx_digits_dsp.h. */
+void rlx_dense_dsp_w4_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dense_dsp_w2_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* The latter with one scale; rlx_dense_dsp_one_scale_s8.c. offset, shift: K and e of rlx_dsp.h. */
 typedef struct {
@@ -197,6 +203,10 @@ typedef struct {
     int32_t in_c, out_c, low, high, multiplier, offset, shift;
 } rlx_dense_dsp_one_scale_t;
 void rlx_dense_dsp_one_scale_s8(
+    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dense_dsp_one_scale_w4_s8(
+    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dense_dsp_one_scale_w2_s8(
     const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation. along_y: lines of the
@@ -210,6 +220,11 @@ typedef struct {
     int32_t tile_h, tile_w, along_y;
 } rlx_depthwise_dsp_t;
 void rlx_depthwise_dsp_s8(
+    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with weights of 4 and 2 bits, packed. */
+void rlx_depthwise_dsp_w4_s8(
+    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_depthwise_dsp_w2_s8(
     const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
 /* ---- Armv7-M (Cortex-M3) ------------------------------------------------------------------------------------ */

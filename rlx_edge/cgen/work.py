@@ -269,5 +269,7 @@ _COUNTERS: Mapping[str, Callable[[Call], Work]] = {
     "rlx_conv_dsp_s8": gathered_dsp,
     "rlx_conv_dsp_joined_s8": gathered_dsp,
     "rlx_conv_dsp_w16_s8": gathered_dsp,
+    "rlx_conv_dsp_w4_s8": gathered_dsp,
+    "rlx_conv_dsp_w2_s8": gathered_dsp,
     "rlx_conv_v7m_s8": gathered_v7m,
 }

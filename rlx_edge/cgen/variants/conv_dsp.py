@@ -1,4 +1,5 @@
-"""Convolutions on Cortex-M4, M7 and M33: 4 positions x 2 channels a tile (firmware/kernels/rlx_conv_dsp.h)."""
+"""Convolutions on Cortex-M4, M7 and M33: 4 positions x 2 channels a tile, or 2 x 4 where weights have 4 or 2 bits
+(firmware/kernels/rlx_conv_dsp.h)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from rlx_edge.cgen.order import window_order
 from rlx_edge.cgen.plan import Call, Constant
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import packing, proofs
+from rlx_edge.cgen.variants import digits_dsp, packing, proofs
+from rlx_edge.cgen.variants.digits_dsp import Digits
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
@@ -22,6 +24,8 @@ from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
 POSITIONS = 4
+DIGITS_UNROLL, DIGITS_BITS = 4, 30
+"""Of kernels of 4 and 2 bits: times 2 steps in a row; |accumulator| is proved to be below 2^30."""
 
 FIELDS = (
     *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
@@ -84,9 +88,14 @@ def step_order(k_h: int, run: int) -> Array:
     return np.concatenate([words.reshape(-1, 2), rest.reshape(-1, 2)])
 
 
+def _with_zeros(w: Weighted) -> Array:
+    """Weights with one more of 0, int64 [C_out, taps + 1]: what the step order's -1 stands for."""
+    return np.pad(w.rows.astype(np.int64), ((0, 0), (0, 1)))
+
+
 def pack(w: Weighted, offsets: Array, order: Array, form: Form) -> Array:
     """The stream of rlx_gemm_dsp.h: channel pairs with biases, weights step by step, and requantization."""
-    rows = np.concatenate([w.rows.astype(np.int64), np.zeros((len(w.rows), 1), np.int64)], axis=1)
+    rows = _with_zeros(w)
     pairs = packing.channel_groups(len(rows), 2)
     pieces = []
     for pair, moves in zip(pairs, packing.steps_to_next(pairs), strict=True):
@@ -96,8 +105,49 @@ def pack(w: Weighted, offsets: Array, order: Array, form: Form) -> Array:
     return packing.stream(pieces)
 
 
+def pack_digits(w: Weighted, order: Array, digits: Digits) -> Array:
+    """The stream of rlx_digits_dsp.h, by 4 channels. order: an even number of steps."""
+    rows = _with_zeros(w)
+    quads = packing.channel_groups(len(rows), digits_dsp.CHANNELS)
+    pieces = [digits_dsp.zero_point(w)]
+    for quad, moves in zip(quads, packing.steps_to_next(quads), strict=True):
+        pieces += [digits.start(w, quad), digits.numbers(rows[quad][:, order]), *digits_dsp.scales(w, quad, moves)]
+    return packing.stream(pieces)
+
+
 def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
     """Calls of the form's kernel, or why it cannot compute the node."""
+    found = _numbers(graph, node)
+    if isinstance(found, str):
+        return found
+    w, offsets, order = found
+    refused = proofs.limit_accumulators(w, form.bits)
+    if form is JOINED:
+        refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), 2))
+    if refused is not None:
+        return refused
+    stream, work = pack(w, offsets, order, form), partial(_work, unroll=form.unroll)
+    return _calls(
+        graph, node, form.kernel, len(order), stream, work, w.text + (proofs.JOINED_TEXT if form is JOINED else "")
+    )
+
+
+def _lower_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> tuple[Call, ...] | str:
+    """Calls of a kernel for weights of 4 or 2 bits, or why it cannot compute the node."""
+    found = _numbers(graph, node)
+    if isinstance(found, str):
+        return found
+    w, _, order = found
+    refused = proofs.limit_accumulators(w, DIGITS_BITS)
+    refused = refused or digits.refused(w, packing.channel_groups(len(w.rows), digits_dsp.CHANNELS))
+    if refused is not None:
+        return refused
+    even = np.pad(order, ((0, len(order) % 2), (0, 0)), constant_values=-1)
+    return _calls(graph, node, kernel, len(even), pack_digits(w, even, digits), _work_digits, w.text)
+
+
+def _numbers(graph: Graph, node: Node) -> tuple[Weighted, Array, Array] | str:
+    """The layer's numbers, K per channel and the steps, when what all kernels here need holds."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
     if op.groups != 1 or op.dilation != (1, 1):
@@ -105,19 +155,22 @@ def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
     w = proofs.weighted(graph, node)
     if isinstance(w, str):
         return w
-    refused = proofs.limit_accumulators(w, form.bits)
-    if form is JOINED:
-        refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), 2))
     offsets = proofs.offsets(w)
-    if refused is not None or isinstance(offsets, str):
-        return refused or str(offsets)
-    order = step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3])
-    params = _params(op, x.type.shape, node.type.shape, len(order))
-    constants = {"stream": Constant("stream", pack(w, offsets, order, form))}
-    proof = w.text + (proofs.JOINED_TEXT if form is JOINED else "")
-    scratch, work = 16 * len(order) + _copies(op, w.rows.shape[1]), partial(_work, params, form.unroll)
+    if isinstance(offsets, str):
+        return offsets
+    return w, offsets, step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3])
+
+
+def _calls(
+    graph: Graph, node: Node, kernel: Kernel, steps: int, stream: Array, work: Callable[..., dict[str, int]], proof: str
+) -> tuple[Call, ...]:
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, QConv2d)
+    params = _params(op, x.type.shape, node.type.shape, steps)
+    scratch = 16 * steps + _copies(op, op.kernel_size[0] * op.kernel_size[1] * x.type.shape[3])
+    constants = {"stream": Constant("stream", stream)}
     return tuple(
-        Call(form.kernel, params, (source,), target, node.type.shape[1], constants, scratch, work, proof)
+        Call(kernel, params, (source,), target, node.type.shape[1], constants, scratch, partial(work, params), proof)
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
 
@@ -138,7 +191,7 @@ def _params(op: QConv2d, x: tuple[int, ...], y: tuple[int, ...], steps: int) -> 
     }
 
 
-def _work(p: dict[str, int], unroll: int, rows: int) -> dict[str, int]:
+def _work(p: dict[str, int], rows: int, unroll: int) -> dict[str, int]:
     """Counts of the kernel's loops: tiles of 4 positions, tiles of 4 positions x 2 channels, passes of their unrolled
     loop, steps in them, steps widened, outputs that a narrower clamp goes over again."""
     positions, pairs = rows * p["out_w"], -(-p["out_c"] // 2)
@@ -154,7 +207,37 @@ def _work(p: dict[str, int], unroll: int, rows: int) -> dict[str, int]:
     }
 
 
-VARIANTS = tuple(
-    Variant(name, Isa.DSP, QConv2d, (form.kernel,), partial(_lower, form=form))
-    for name, form in (("conv_dsp_joined", JOINED), ("conv_dsp", S8), ("conv_dsp_w16", S16))
+def _work_digits(p: dict[str, int], rows: int) -> dict[str, int]:
+    """The same of tiles of 2 positions x 4 channels; those of 4 positions are widened and summed up. The second half
+    of the last tile may be left out."""
+    positions, quads = rows * p["out_w"], -(-p["out_c"] // digits_dsp.CHANNELS)
+    tiles, halves = -(-positions // POSITIONS), -(-positions // 2)
+    return {
+        "tiles": tiles,
+        "halves": halves,
+        "tile_quads": halves * quads,
+        "passes": halves * quads * -(-p["steps"] // 2 // DIGITS_UNROLL),
+        "steps": halves * quads * p["steps"],
+        "widened": tiles * p["steps"],
+        "clamped": positions * p["out_c"] * int(p["low"] > -128 or p["high"] < 127),
+    }
+
+
+DIGITS = {bits: replace(CONV, name=f"rlx_conv_dsp_w{bits}_s8", stack_bytes=1088) for bits in (4, 2)}
+
+VARIANTS = (
+    *(
+        Variant(
+            f"conv_dsp_w{bits}",
+            Isa.DSP,
+            QConv2d,
+            (kernel,),
+            partial(_lower_digits, kernel=kernel, digits=Digits(bits)),
+        )
+        for bits, kernel in DIGITS.items()
+    ),
+    *(
+        Variant(name, Isa.DSP, QConv2d, (form.kernel,), partial(_lower, form=form))
+        for name, form in (("conv_dsp_joined", JOINED), ("conv_dsp", S8), ("conv_dsp_w16", S16))
+    ),
 )

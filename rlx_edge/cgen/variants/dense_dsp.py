@@ -1,8 +1,10 @@
-"""Matrix products on Cortex-M4, M7 and M33: 1 row x 4 channels a tile (firmware/kernels/rlx_dense_dsp.h)."""
+"""Matrix products on Cortex-M4, M7 and M33: 1 row x 4 channels a tile (firmware/kernels/rlx_dense_dsp.h), or 8 channels
+where weights have 4 or 2 bits (rlx_dense_digits_dsp.h)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,13 +14,15 @@ from rlx_edge.cgen.order import rowwise_order
 from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import packing, proofs
+from rlx_edge.cgen.variants import digits_dsp, packing, proofs
+from rlx_edge.cgen.variants.digits_dsp import Digits
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QMatMul
 
 CHANNELS, GROUP, UNROLL = 4, 4, 8
+DIGITS_CHANNELS, DIGITS_UNROLL, DIGITS_STACK = 8, 4, 448
 ACCUMULATOR_BITS = 30
 
 DENSE = Kernel(
@@ -36,6 +40,13 @@ ONE_SCALE = replace(
     struct="rlx_dense_dsp_one_scale_t",
     fields=("in_c", "out_c", "low", "high", "multiplier", "offset", "shift"),
 )
+DIGITS = {
+    "dense_dsp_one_scale_w4": replace(ONE_SCALE, name="rlx_dense_dsp_one_scale_w4_s8", stack_bytes=DIGITS_STACK),
+    "dense_dsp_one_scale_w2": replace(ONE_SCALE, name="rlx_dense_dsp_one_scale_w2_s8", stack_bytes=DIGITS_STACK),
+    "dense_dsp_w4": replace(DENSE, name="rlx_dense_dsp_w4_s8", stack_bytes=DIGITS_STACK),
+    "dense_dsp_w2": replace(DENSE, name="rlx_dense_dsp_w2_s8", stack_bytes=DIGITS_STACK),
+}
+"""Of weights of 4 and 2 bits, by the variant's name."""
 
 
 def pack(w: Weighted, offsets: Array, *, joined: bool) -> Array:
@@ -50,12 +61,25 @@ def pack(w: Weighted, offsets: Array, *, joined: bool) -> Array:
 
 def pack_one_scale(w: Weighted) -> Array:
     """Joined, without requantization."""
-    return packing.stream([piece for quad in _quads_of_whole_row(w) for piece in _joined(w, quad)])
+    return packing.stream([piece for quad in _whole_groups(w, CHANNELS) for piece in _joined(w, quad)])
 
 
-def _quads_of_whole_row(w: Weighted) -> Array:
-    """Channels by 4, [n, 4]; the last 4 are those that end the row."""
-    return np.stack([np.arange(CHANNELS) + min(c, len(w.rows) - CHANNELS) for c in range(0, len(w.rows), CHANNELS)])
+def pack_digits(w: Weighted, octets: Array, digits: Digits, *, one_scale: bool) -> Array:
+    """The stream of rlx_digits_dsp.h for channels [n, 8]."""
+    rows = packing.padded(w.rows, GROUP).reshape(len(w.rows), -1, 2, 2).swapaxes(2, 3)  # [channel, group, step, k]
+    pieces = [] if one_scale else [digits_dsp.zero_point(w)]
+    for octet, moves in zip(octets, packing.steps_to_next(octets), strict=True):
+        quads = octet.reshape(2, digits_dsp.CHANNELS)
+        pieces += [digits.start(w, quad) for quad in quads]
+        numbers = [digits.numbers(rows[quad].reshape(len(quad), -1, 2)) for quad in quads]
+        pieces.append(np.stack([of.reshape(rows.shape[1], -1) for of in numbers], axis=1))
+        pieces += [] if one_scale else digits_dsp.scales(w, octet, moves)
+    return packing.stream(pieces)
+
+
+def _whole_groups(w: Weighted, size: int) -> Array:
+    """Channels by `size`, [n, size]; the last ones are those that end the row."""
+    return np.stack([np.arange(size) + min(c, len(w.rows) - size) for c in range(0, len(w.rows), size)])
 
 
 def _plain(w: Weighted, quad: Array) -> tuple[Array, Array]:
@@ -99,13 +123,40 @@ def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     if isinstance(found, str):
         return found
     w, offsets = found
-    scales = {*zip(w.multipliers.tolist(), offsets.tolist(), w.shifts.tolist(), strict=True)}
-    if len(scales) > 1 or len(w.rows) < CHANNELS:
-        return f"{len(w.rows)} channels with {len(scales)} scales; at least {CHANNELS} channels with one are needed"
-    multiplier, offset, shift = scales.pop()
-    refused = proofs.limit_joined(w, _quads_of_whole_row(w).reshape(-1, 2))
-    scale = dict(multiplier=multiplier, offset=offset, shift=shift)
+    scale = _one_scale(w, offsets, CHANNELS)
+    if isinstance(scale, str):
+        return scale
+    refused = proofs.limit_joined(w, _whole_groups(w, CHANNELS).reshape(-1, 2))
     return refused or _call(graph, node, ONE_SCALE, w, scale, pack_one_scale(w))
+
+
+def dense_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> tuple[Call, ...] | str:
+    """The call of a kernel for weights of 4 or 2 bits, or why it cannot compute the node."""
+    found = _offsets(graph, node)
+    if isinstance(found, str):
+        return found
+    w, offsets = found
+    one_scale = "multiplier" in kernel.fields
+    scale = _one_scale(w, offsets, DIGITS_CHANNELS) if one_scale else {}
+    if isinstance(scale, str):
+        return scale
+    octets = (_whole_groups if one_scale else _filled_groups)(w, DIGITS_CHANNELS)
+    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
+    refused = refused or digits.refused(w, octets.reshape(-1, digits_dsp.CHANNELS))
+    return refused or _call(graph, node, kernel, w, scale, pack_digits(w, octets, digits, one_scale=one_scale))
+
+
+def _filled_groups(w: Weighted, size: int) -> Array:
+    return packing.channel_groups(len(w.rows), size)
+
+
+def _one_scale(w: Weighted, offsets: Array, channels: int) -> dict[str, int] | str:
+    """The parameters of a scale that at least so many channels have in common, or why there is none."""
+    scales = {*zip(w.multipliers.tolist(), offsets.tolist(), w.shifts.tolist(), strict=True)}
+    if len(scales) > 1 or len(w.rows) < channels:
+        return f"{len(w.rows)} channels with {len(scales)} scales; at least {channels} channels with one are needed"
+    multiplier, offset, shift = scales.pop()
+    return dict(multiplier=multiplier, offset=offset, shift=shift)
 
 
 def _offsets(graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
@@ -123,22 +174,28 @@ def _call(
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QMatMul)
     (rows, in_c), out_c = x.type.shape, node.type.shape[1]
-    groups, quads = -(-in_c // GROUP), -(-out_c // CHANNELS)
+    digits = kernel in DIGITS.values()
+    channels, unroll = (DIGITS_CHANNELS, DIGITS_UNROLL) if digits else (CHANNELS, UNROLL)
+    groups, tiles = -(-in_c // GROUP), -(-out_c // channels)
     params = dict(in_c=in_c, out_c=out_c, **bounds(op.clamp)) | scale
     work = {
         "rows": rows,
-        "quads": rows * quads,
-        "passes": rows * quads * -(-(groups - 1) // UNROLL),
-        "groups": rows * quads * groups,
+        "quads": rows * tiles,
+        "passes": rows * tiles * -(-(groups - 1) // unroll),
+        "groups": rows * tiles * groups,
         "clamped": rows * out_c * int(params["low"] > -128 or params["high"] < 127),
-    }
-    proof = w.text + ("" if kernel is DENSE else proofs.JOINED_TEXT)
+    } | ({"sums": rows * groups} if digits else {})
+    proof = w.text + (proofs.JOINED_TEXT if kernel in (JOINED, ONE_SCALE) else "")
     constants = {"stream": Constant("stream", stream)}
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
     return (Call(kernel, params, (source,), target, rows, constants, work=proportional(work, rows), proof=proof),)
 
 
 VARIANTS = (
+    *(
+        Variant(name, Isa.DSP, QMatMul, (kernel,), partial(dense_digits, kernel=kernel, digits=Digits(int(name[-1]))))
+        for name, kernel in DIGITS.items()
+    ),
     Variant("dense_dsp_one_scale", Isa.DSP, QMatMul, (ONE_SCALE,), dense_one_scale),
     Variant("dense_dsp_joined", Isa.DSP, QMatMul, (JOINED,), dense_joined),
     Variant("dense_dsp", Isa.DSP, QMatMul, (DENSE,), dense),

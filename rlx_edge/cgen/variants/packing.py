@@ -35,6 +35,11 @@ def int16(values: Array) -> Array:
     return _fitting(values, np.int16)
 
 
+def int8(values: Array) -> Array:
+    """As int8, refusing values that do not fit."""
+    return _fitting(values, np.int8)
+
+
 def wrapped(values: Array) -> Array:
     """int64 as int32 modulo 2^32."""
     return values.astype(np.uint32).astype(np.int32)

@@ -1,0 +1,16 @@
+/* rlx_dense_dsp_one_scale_w2_s8: rlx_dense_dsp_w2_s8 with one scale for all channels, which is not in the stream.
+ *
+ * x [rows][in_c], y [rows][out_c], out_c >= 8. rlx_dense_digits_dsp.h has the registers and the loop, rlx_digits_dsp.h the
+ * stream. Where out_c is no multiple of 8, the stream's last 8 channels are the last 8 of y: some are computed and
+ * written again.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define RLX_DIGIT_BITS 2
+#define RLX_DENSE_ONE_SCALE 1
+#include "rlx_dense_digits_dsp.h"
+
+void rlx_dense_dsp_one_scale_w2_s8(
+    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
+{
+    rlx_dense_rows(p, x, y, y0, y1);
+}

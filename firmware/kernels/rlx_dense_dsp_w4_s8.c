@@ -1,0 +1,14 @@
+/* rlx_dense_dsp_w4_s8: rlx_dense_dsp_s8 with weights of 4 bits, which are unpacked in registers.
+ *
+ * x [rows][in_c], y [rows][out_c]. rlx_dense_digits_dsp.h has the registers and the loop, rlx_digits_dsp.h the stream. The
+ * last channel is repeated to fill the last 8: it is computed and written again.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define RLX_DIGIT_BITS 4
+#define RLX_DENSE_ONE_SCALE 0
+#include "rlx_dense_digits_dsp.h"
+
+void rlx_dense_dsp_w4_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1)
+{
+    rlx_dense_rows(p, x, y, y0, y1);
+}
