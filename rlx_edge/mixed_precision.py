@@ -247,8 +247,8 @@ def within_flash(search: Search, limits: Limits) -> int:
     if chosen is None:
         smallest = min(m.flash for m in search.measured.values())
         raise EdgeError(
-            f"--flash-budget {budget:,}: the smallest choice of bits takes {smallest:,} bytes on {limits.target}, which "
-            "is the smallest budget that can be met"
+            f"--flash-budget {budget:,}: the smallest choice of bits takes {smallest:,} bytes on {limits.target}: no "
+            "smaller budget can be met"
         )
     found = search.measure(chosen)
     if limits.max_loss is not None and found.loss is not None and found.loss > limits.max_loss:
