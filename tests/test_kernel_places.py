@@ -18,7 +18,7 @@ ADR = re.compile(r"\tadd[sw.]*\t?.*\bpc, #|\tadr")
 
 
 def kernels(isa: str) -> list[Path]:
-    found = sorted((firmware_dir() / "kernels").glob(f"rlx_*_{isa}*_s8.c"))
+    found = sorted((firmware_dir() / "kernels").glob(f"rlx_*_{isa}*.c"))
     assert found, isa
     return found
 

@@ -286,6 +286,29 @@ typedef struct {
 void rlx_dense_v6m_s8(
     const rlx_dense_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
+/* ---- Weights of 4 and 2 bits on Armv6-M and Armv7-M ---------------------------------------------------------- */
+
+/* Convolution, 8 positions at a time. One group, no dilation. framed: 1 where a window leaves the image. pointwise: 1
+ * for a 1x1 kernel, stride 1 and no padding. turns: of a run; it and scratch: as rlx_octets.h says. stream: as
+ * rlx_octets_v6m.h and rlx_octets_v7m.h say. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, framed, pointwise, turns;
+} rlx_conv_octets_t;
+void rlx_conv_v6m_w4(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_v6m_w2(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_v6m_skip_w2(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_v7m_w4(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_v7m_w2(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_conv_v7m_skip_w2(
+    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
 /* ---- MVE: Cortex-M55, M85 ---- */
 
 /* stream: as rlx_gemm_mve.h says. blocks: a window's bytes by 16, rounded up. columns: that all windows of a row span, or

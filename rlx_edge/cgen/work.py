@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx_edge.cgen.plan import Call
-from rlx_edge.cgen.work_tiles import gathered_dsp, gathered_v7m
+from rlx_edge.cgen.work_tiles import gathered_dsp, gathered_octets, gathered_v7m
 from rlx_edge.ir import Array
 
 Work = Mapping[str, int]
@@ -272,4 +272,5 @@ _COUNTERS: Mapping[str, Callable[[Call], Work]] = {
     "rlx_conv_dsp_w4_s8": gathered_dsp,
     "rlx_conv_dsp_w2_s8": gathered_dsp,
     "rlx_conv_v7m_s8": gathered_v7m,
+    **{f"rlx_conv_{core}_{kind}": gathered_octets for core in ("v6m", "v7m") for kind in ("w4", "w2", "skip_w2")},
 }

@@ -1,4 +1,4 @@
-"""What convolutions by tiles of 4 positions do beside multiplying: windows gathered one by one, copied and widened.
+"""What convolutions by tiles of 4 or 8 positions do beside multiplying: windows gathered singly, copied and widened.
 
 Beside the counts that the variants make from sizes alone (cgen/variants/): these follow the C code from tile to tile.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rlx_edge.cgen.plan import Call
 
 POSITIONS = 4
+OCTET = 8
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class _Lines:
 
     @property
     def tiles(self) -> int:
-        return -(-self.count * self.out_w // POSITIONS)
+        return self.tiles_of(POSITIONS)
+
+    def tiles_of(self, positions: int) -> int:
+        return -(-self.count * self.out_w // positions)
 
 
 def _lines(call: Call) -> _Lines:
@@ -35,10 +39,10 @@ def _lines(call: Call) -> _Lines:
     return _Lines(call.first_row, rows, p["out_w"], p["in_w"])
 
 
-def _tiles(lines: _Lines) -> Iterator[range]:
+def _tiles(lines: _Lines, positions: int = POSITIONS) -> Iterator[range]:
     """The positions of each tile, of all lines one after the other."""
     total = lines.count * lines.out_w
-    return (range(at, min(at + POSITIONS, total)) for at in range(0, total, POSITIONS))
+    return (range(at, min(at + positions, total)) for at in range(0, total, positions))
 
 
 def gathered_dsp(call: Call) -> Mapping[str, int]:
@@ -103,6 +107,35 @@ def gathered_v7m(call: Call) -> Mapping[str, int]:
         "wide_rows": lines.tiles * p["k_h"],
         "wide_fours": lines.tiles * p["k_h"] * (run // 4),
         "wide_rest": lines.tiles * p["k_h"] * (run % 4),
+    }
+
+
+def gathered_octets(call: Call) -> Mapping[str, int]:
+    """rlx_octets.h: of windows that the left or right border cuts, kernel rows in the image are made byte by byte."""
+    p, lines = call.params, _lines(call)
+    run = p["k_w"] * p["in_c"]
+    counts = dict.fromkeys(("gathered_tiles", "gathered", "gathered_rows", "cut_pixels", "cut_bytes"), 0)
+    for tile in _tiles(lines, OCTET):
+        ox = tile.start % lines.out_w
+        x0 = ox * p["stride_w"] - p["pad_left"]
+        x1 = x0 + (OCTET - 1) * p["stride_w"] + p["k_w"]
+        if ox + OCTET <= lines.out_w and x0 >= 0 and x1 <= lines.in_w:
+            continue
+        counts["gathered_tiles"] += 1
+        counts["gathered"] += len(tile)
+        counts["gathered_rows"] += p["k_h"]
+        for place in range(tile.start, tile.start + OCTET):  # positions that do not exist are the first one again
+            row, ox = divmod(place if place in tile else tile.start, lines.out_w)
+            if _bytes_inside(p, lines, ox) < run:
+                rows = _rows_inside(p, lines, row)
+                counts["cut_pixels"] += rows * p["k_w"]
+                counts["cut_bytes"] += rows * run
+    tiles = lines.tiles_of(OCTET)
+    return counts | {
+        "line_bytes": run * p["framed"],
+        "wide_rows": tiles * p["k_h"],
+        "wide_fours": tiles * p["k_h"] * (run // 4),
+        "wide_rest": tiles * p["k_h"] * (run % 4),
     }
 
 

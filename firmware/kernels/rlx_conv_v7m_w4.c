@@ -1,0 +1,11 @@
+/* rlx_conv_v7m_w4: convolution with weights of 4 bits for Armv7-M, eight positions at a time, two in a multiplication:
+ * rlx_octets.h says what it computes and what scratch is, rlx_octets_multiply_v7m.h the stream.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#define RLX_BITS 4
+#include "rlx_octets_multiply_v7m.h"
+
+void rlx_conv_v7m_w4(const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
+{
+    rlx_octets_run(p, x, y, scratch, y0, y1, rlx_octets_entry(p->k_h * p->k_w * p->in_c));
+}

@@ -1,0 +1,44 @@
+"""Convolution with weights of 4 and 2 bits on Armv7-M (firmware/kernels/rlx_octets_v7m.h)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rlx_edge.cgen.kernels import Kernel
+from rlx_edge.cgen.plan import Call
+from rlx_edge.cgen.target import Isa
+from rlx_edge.cgen.variants import octets
+from rlx_edge.cgen.variants.conv_v7m import proved, scales
+from rlx_edge.cgen.variants.octets import Lowered, Octets
+from rlx_edge.cgen.variants.packing import int32
+from rlx_edge.cgen.variants.proofs import Weighted, limit_weights
+from rlx_edge.cgen.variants.variant import Variant
+from rlx_edge.ir import Array, Graph, Node
+from rlx_edge.ir.ops import QConv2d
+
+KERNELS = {bits: octets.conv_kernel(f"rlx_conv_v7m_w{bits}") for bits in (4, 2)}
+
+
+def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    found = octets.refused(node) or proved(graph, node)
+    if isinstance(found, str):
+        return found
+    refused = limit_weights(found, *octets.LIMITS[bits])
+    if refused is not None:
+        return refused
+    packed = octets.octets(found.rows, bits)
+    proof = f"{found.text}; {packed.text}"
+    return octets.calls(graph, node, Lowered(kernel, pieces(found, packed), packed.run, 0, packed.counts, proof))
+
+
+def pieces(w: Weighted, packed: Octets) -> list[Array]:
+    """Of the stream, per channel: the negated bias, weights, scales."""
+    return [
+        piece for channel in zip(int32(-w.bias[:, None]), packed.words(), scales(w), strict=True) for piece in channel
+    ]
+
+
+VARIANTS = tuple(
+    Variant(f"conv_v7m_w{bits}", Isa.V7M, QConv2d, (kernel,), partial(lower, bits, kernel))
+    for bits, kernel in KERNELS.items()
+)
