@@ -309,6 +309,20 @@ void rlx_conv_v7m_w2(
 void rlx_conv_v7m_skip_w2(
     const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
+/* Matrix product. chunk: inputs whose products are summed in 16 bits. stream, scratch: as rlx_dense_packed.h says. */
+typedef struct {
+    const int32_t *stream;
+    int32_t in_c, out_c, out_zp, low, high, chunk;
+} rlx_dense_packed_t;
+void rlx_dense_v6m_w4(
+    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_dense_v6m_w2(
+    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_dense_v7m_w4(
+    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_dense_v7m_w2(
+    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
 /* ---- MVE: Cortex-M55, M85 ---- */
 
 /* stream: as rlx_gemm_mve.h says. blocks: a window's bytes by 16, rounded up. columns: that all windows of a row span, or

@@ -60,7 +60,12 @@ class Octets:
     @property
     def text(self) -> str:
         """For the comment in the generated C."""
-        return f"runs of {self.run * TURN} products reach {_reach(self.weights, self.run)} in fields of 16 bits"
+        size = TURN * self.run
+        return f"runs of {size} products reach {reach(self._rows, size)} in fields of 16 bits"
+
+    @property
+    def _rows(self) -> Array:
+        return self.weights.reshape(len(self.weights), -1)
 
     def counts(self, tiles: int) -> dict[str, int]:
         """In so many tiles and all channels: taps, turns, flushes of fields before the last run."""
@@ -81,16 +86,17 @@ class Octets:
 def octets(rows: Array, bits: int) -> Octets:
     """rows: int8 [C_out, taps]. Runs are as long as the weights allow."""
     taps = rows.shape[1]
-    weights = np.pad(rows, [(0, 0), (-taps % TURN, 0)]).reshape(len(rows), -1, TURN)
-    fitting = (run for run in range(weights.shape[1], 0, -1) if _reach(weights, run) < FIELD)
+    padded = np.pad(rows, [(0, 0), (-taps % TURN, 0)])
+    weights = padded.reshape(len(rows), -1, TURN)
+    fitting = (run for run in range(weights.shape[1], 0, -1) if reach(padded, TURN * run) < FIELD)
     return Octets(weights, taps, bits, next(fitting))
 
 
-def _reach(weights: Array, run: int) -> int:
-    """The largest magnitude of a run's sum of products with int8 inputs. weights: [C_out, turns, 16]."""
-    wide = np.pad(weights.astype(np.int64), [(0, 0), (-weights.shape[1] % run, 0), (0, 0)])
-    runs = wide.reshape(len(weights), -1, run * TURN)
-    positive, negative = np.maximum(runs, 0).sum(axis=-1), np.maximum(-runs, 0).sum(axis=-1)
+def reach(rows: Array, size: int) -> int:
+    """The largest magnitude of a sum of `size` neighboring products with int8 inputs, counted from the end of each row
+    on. rows: int8 [n, m]."""
+    wide = np.pad(rows.astype(np.int64), [(0, 0), (-rows.shape[1] % size, 0)]).reshape(len(rows), -1, size)
+    positive, negative = np.maximum(wide, 0).sum(axis=-1), np.maximum(-wide, 0).sum(axis=-1)
     return int((127 * (positive + negative) + np.maximum(positive, negative)).max())
 
 

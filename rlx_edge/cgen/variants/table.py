@@ -16,6 +16,7 @@ from rlx_edge.cgen.variants import (
     conv_v7m_packed,
     dense_dsp,
     dense_mve,
+    dense_packed,
     dense_v6m,
     dense_v7m,
     depthwise_dsp,
@@ -43,6 +44,7 @@ VARIANTS: tuple[Variant, ...] = (
     *conv_v7m.VARIANTS,
     *conv_v7m_packed.VARIANTS,
     *conv_skip.VARIANTS,
+    *dense_packed.VARIANTS,
     *depthwise_v7m.VARIANTS,
     *dense_v7m.VARIANTS,
 )
