@@ -309,6 +309,12 @@ void rlx_conv_v7m_w2(
 void rlx_conv_v7m_skip_w2(
     const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
+/* Depthwise convolution; scratch as for rlx_depthwise_v6m_s8. stream: as rlx_depthwise_packed_v6m.h says. */
+void rlx_depthwise_v6m_w4(
+    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_depthwise_v6m_w2(
+    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+
 /* Matrix product. chunk: inputs whose products are summed in 16 bits. stream, scratch: as rlx_dense_packed.h says. */
 typedef struct {
     const int32_t *stream;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,44 +91,64 @@ def _groups(mode: int, weights: Array) -> list[Array]:
     return GROUPS[mode](weights) if mode == ANY or weights.shape[1] == STEP * STEP else []
 
 
+Facts = dict[str, Any]
+"""Constants, scratch memory, work and proof of a call."""
+
+
+def refused_shape(graph: Graph, node: Node) -> str | None:
+    """Why no such kernel can compute the node."""
+    op = node.op
+    assert isinstance(op, QConv2d)
+    channels = graph.nodes[node.inputs[0]].type.shape[3]
+    depthwise = op.groups == channels != 1 and op.dilation == (1, 1)
+    return None if depthwise else "it is not depthwise, or has dilation"
+
+
 def depthwise(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     """Calls of rlx_depthwise_v6m_s8, or why it cannot compute the node."""
-    op, x = node.op, graph.nodes[node.inputs[0]]
-    assert isinstance(op, QConv2d)
-    if op.groups != x.type.shape[3] or op.groups == 1 or op.dilation != (1, 1):
-        return "it is not depthwise, or has dilation"
-    w = proofs.weighted(graph, node)
+    w = refused_shape(graph, node) or proofs.weighted(graph, node)
     if isinstance(w, str):
         return w
     channels = v6m.channels(w)
-    w = channels.weighted
     scales = v6m.rescales(channels)
     if isinstance(scales, str):
         return scales
-    params, lines = _oriented(op, x.type.shape, node.type.shape)
-    views = zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
-    found = _facts(op, w, params, lines, scales)
-    if isinstance(found, str):
-        return found
-    one_row = params, lines
-    if lines.upright:
-        one_row = _oriented(op, x.type.shape, node.type.shape, by_rows=True)
-    by_rows = _facts(op, w, *one_row, scales) if lines.upright else found
-    if isinstance(by_rows, str):
-        return by_rows
+    return oriented_calls(graph, node, DEPTHWISE, channels.weighted, partial(_facts, channels.weighted, scales))
+
+
+def oriented_calls(
+    graph: Graph,
+    node: Node,
+    kernel: Kernel,
+    w: Weighted,
+    facts: Callable[[Array, Mapping[str, int], Lines], Facts | str],
+) -> tuple[Call, ...] | str:
+    """A call for each image, along its rows or its columns, whichever is quicker; and one along its rows for when rows
+    are made one at a time. facts: from the weights as `ordered` gives them, parameters and lines."""
+    op, x = node.op, graph.nodes[node.inputs[0]]
+    assert isinstance(op, QConv2d)
+    kernels = w.rows.reshape(-1, *op.kernel_size)
+
+    def oriented(by_rows: bool) -> tuple[dict[str, int], Lines, Facts | str]:
+        params, lines = _oriented(op, x.type.shape, node.type.shape, by_rows=by_rows)
+        weights = ordered(kernels.transpose(0, 2, 1) if params["upright"] else kernels)
+        return params, lines, facts(weights, params, lines)
+
+    params, lines, found = oriented(by_rows=False)
+    row_params, row_lines, by_rows = oriented(by_rows=True) if lines.upright else (params, lines, found)
+    if isinstance(found, str) or isinstance(by_rows, str):
+        return found if isinstance(found, str) else str(by_rows)
     calls = []
-    for source, target in views:
-        call = Call(DEPTHWISE, params, (source,), target, node.type.shape[1], **found)
-        row = replace(call, params=one_row[0], **by_rows | {"scratch": one_row[1].of_rows(1).scratch})
+    for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True):
+        call = Call(kernel, params, (source,), target, node.type.shape[1], **found)
+        row = replace(call, params=row_params, **by_rows | {"scratch": row_lines.of_rows(1).scratch})
         calls.append(replace(call, by_rows=row))
     return tuple(calls)
 
 
-def _facts(op: QConv2d, w: Weighted, params: Mapping[str, int], lines: Lines, scales: Rescales) -> dict[str, Any] | str:
-    """Constants, scratch memory, work and proof of a call that runs along these lines."""
+def _facts(w: Weighted, scales: Rescales, weights: Array, params: Mapping[str, int], lines: Lines) -> Facts | str:
+    """Of a call that runs along these lines."""
     kernel = (params["k_w"], params["k_h"]) if params["upright"] else (params["k_h"], params["k_w"])
-    rows = w.rows.reshape(-1, *op.kernel_size)
-    weights = ordered(rows.transpose(0, 2, 1) if params["upright"] else rows)
     modes = modes_of(weights, kernel)
     if isinstance(modes, str):
         return modes
@@ -160,26 +181,32 @@ def _oriented(
 
 
 def _work(lines: Lines, params: Mapping[str, int], modes: Array, scales: Rescales) -> dict[str, int]:
-    """Counts of the kernel's loops: channels that are loaded and their weights; those of `Lines.counts`, for the
-    channels of x or of the output; pairs of each mode, and pairs with the long rescale."""
-    n, in_c, out_c = lines.counts, params["in_c"], params["out_c"]
-    loaded = out_c * (n["bands"] if lines.again else 1)
+    """`lines_work`, and pairs of each mode, and pairs with the long rescale."""
+    found = lines_work(lines, params)
     any_mode = int((modes == ANY).sum())
-    outputs = {name: n.pop(name) for name in ("bands", "rows", "pairs")}
-    pairs = outputs["pairs"]
+    pairs = found["pairs"] // params["out_c"]
     return {
-        **{"channels": loaded, "weights": loaded * lines.taps},
-        **{name: count * out_c for name, count in outputs.items()},
-        **{name: count * in_c for name, count in n.items()},
+        **found,
         "steps": pairs * any_mode * lines.taps // STEP,
         "columns": pairs * any_mode * lines.columns,
         "pairs_by_two": pairs * int((modes == PAIRS).sum()),
         "pairs_by_three": pairs * int((modes == ROWS).sum()),
         "long_rescales": pairs * scales.long,
-        "clamped": lines.along.outputs
-        * lines.across.outputs
-        * out_c
-        * int(params["low"] > -128 or params["high"] < 127),
+    }
+
+
+def lines_work(lines: Lines, params: Mapping[str, int]) -> dict[str, int]:
+    """Counts of the kernel's loops: channels that are loaded and their weights; those of `Lines.counts`, for the
+    channels of x or of the output; outputs that a second pass goes over."""
+    n, in_c, out_c = lines.counts, params["in_c"], params["out_c"]
+    loaded = out_c * (n["bands"] if lines.again else 1)
+    outputs = {name: n.pop(name) for name in ("bands", "rows", "pairs")}
+    narrow = params["low"] > -128 or params["high"] < 127
+    return {
+        **{"channels": loaded, "weights": loaded * lines.taps},
+        **{name: count * out_c for name, count in outputs.items()},
+        **{name: count * in_c for name, count in n.items()},
+        "clamped": lines.along.outputs * lines.across.outputs * out_c * int(narrow),
     }
 
 

@@ -22,6 +22,7 @@ from rlx_edge.cgen.variants import (
     depthwise_dsp,
     depthwise_mve,
     depthwise_v6m,
+    depthwise_v6m_packed,
     depthwise_v7m,
     pool_mve,
 )
@@ -45,6 +46,7 @@ VARIANTS: tuple[Variant, ...] = (
     *conv_v7m_packed.VARIANTS,
     *conv_skip.VARIANTS,
     *dense_packed.VARIANTS,
+    *depthwise_v6m_packed.VARIANTS,
     *depthwise_v7m.VARIANTS,
     *dense_v7m.VARIANTS,
 )
