@@ -19,10 +19,9 @@ from rlx_edge.cgen.target import TARGETS, Isa
 from rlx_edge.cgen.variants.proofs import Weighted, limit_joined
 from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
-from rlx_edge.cgen.variants.weights_mve import BYTES, blocks
-from rlx_edge.cgen.variants.weights_mve import limit_joined as limit_joined_bytes
+from rlx_edge.cgen.variants.weights_mve import BYTES, blocks, limit_product
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import Graph
+from rlx_edge.ir import DType, Graph
 from rlx_edge.reference import run_all
 
 EXAMPLES = 2000 if os.environ.get("RLX_EDGE_TESTS") == "long" else 60
@@ -147,12 +146,13 @@ def test_joined_weights_of_few_bits() -> None:
         largest = (1 << (bits - 1)) - 1
         rows = np.repeat(np.array([[largest], [-largest], [1], [-1]], np.int8), BYTES, axis=1)
         w = Weighted(rows=rows, bound=np.full(4, limit - 1), out_zp=0, **plain)
-        assert limit_joined_bytes(w, bits) is None
+        assert limit_product(w, bits, 0) is None
         assert blocks(rows, bits).shape == (1, 4 * bits // 8, BYTES)
         lowest = replace(w, rows=np.minimum(rows, -largest - 1))
-        assert f"it has the weight {-largest - 1}" in str(limit_joined_bytes(lowest, bits))
-        assert str(limit) in str(limit_joined_bytes(replace(w, bound=w.bound + 1), bits))
-        assert limit_joined_bytes(lowest, 8) is None
+        assert f"it has the weight {-largest - 1}" in str(limit_product(lowest, bits, 0))
+        assert str(limit) in str(limit_product(replace(w, bound=w.bound + 1), bits, 0))
+        assert limit_product(lowest, 8, 0) is None
+        assert ("shifts" in str(limit_product(w, bits, -1))) == (bits != 4)
 
 
 def test_names_say_what_they_are() -> None:
@@ -162,3 +162,29 @@ def test_names_say_what_they_are() -> None:
         assert kind in KINDS
         assert kind == "add" if variant.isa is Isa.PORTABLE else variant.isa.value in rest
     assert len(ALL_KERNELS) == len({kernel.name for kernel in ALL_KERNELS})
+
+
+@pytest.mark.parametrize("name", ["conv_mve_w4", "dense_mve_w4", "dense_mve", "depthwise_mve"])
+def test_shifts_to_the_left_are_multiplied_into_weights(name: str, host_cases: HostCases) -> None:
+    """They come with weights of 2 bits, whose scales are large. Right shifts are then 0, which not all kernels know."""
+    lowest = {} if name.endswith("_w4") else dict(out_zp=-128, clamp=None)
+    (variant,) = (variant for variant in VARIANTS if variant.name == name)
+    shifted: set[int] = set()
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(graph=KINDS[name.split("_")[0]](DType.I2), left=st.integers(1, 3), seed=seeds)
+    def check(graph: Graph, left: int, seed: int) -> None:
+        node = graph.output_nodes[0]
+        shifts = tuple(left if i % 2 else min(shift, 0) for i, shift in enumerate(node.op.frozen.shifts))
+        frozen = replace(node.op.frozen, shifts=shifts)
+        nodes = (*graph.nodes[:-1], replace(node, op=replace(node.op, frozen=frozen, **lowest)))
+        graph = replace(graph, nodes=nodes)
+        assume(graph.nodes[graph.outputs[0]].op.frozen == frozen and taken(graph, variant))
+        values = run_all(graph, random_inputs(graph, seed))
+        for call in variant.lower(graph, graph.output_nodes[0]):
+            case = encode(graph, call, values, 0, call.rows)
+            assert host_cases.run(case.data) == case.expected
+        shifted.update(shifts)
+
+    check()
+    assert max(shifted) > 0

@@ -8,14 +8,15 @@
  * blocks: in_c / 16, rounded up, weights beyond in_c being zero. Channels that do not exist are in the stream, but
  * their results are not stored. Rescaling is exact as in rlx_gemm_mve.h.
  *
- * Proved by the generator: weights without a zero point; accumulators fit in int32; right shifts are 1 to 31.
+ * Proved by the generator: weights without a zero point; accumulators fit in int32; right shifts are 1 to 31, or 0 with
+ * weights of 4 bits or where the lowest code is the zero point, which hides that a negative h becomes h - 1.
  * scratch: none where in_c is a multiple of 16, else blocks * 16 bytes, for a row with room to read on.
  * A row of x is read again for each eight results (or, copied to scratch, before the first). x and y must not overlap
  * but as the planner finds from the kernel's order.
  *
  * Registers: r1 row, r5 stream, r3 output, r7 passes left through the unrolled blocks, r9 where to enter them, r11
  * channels left; sums of even channels in r0, r2, r4, r6, of odd ones in r8, r10, r12, lr; q0 row, q1, q2 weights,
- * then q0, q1 results, q2, q3 constants; q5 zero point, q6, q7 bounds.
+ * then q0, q1 results, q2, q3 constants, q4 signs; q5 zero point, q6, q7 bounds.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DENSE_MVE_H
@@ -98,15 +99,13 @@ RLX_NAKED static void run_row(const row_t *r __attribute__((unused)))
                    "vadd.i32 q0, q0, q2\n"
                    "vadd.i32 q1, q1, q3\n"
                    "vldrw.u32 q2, [r5], #16\n"
-                   "vshr.s32 q3, q0, #31\n"
+                   "vldrw.u32 q3, [r5], #16\n"
                    "vqrdmulh.s32 q0, q0, q2\n"
-                   "vadd.i32 q0, q0, q3\n"
-                   "vldrw.u32 q2, [r5], #16\n"
-                   "vshr.s32 q3, q1, #31\n"
-                   "vqrdmulh.s32 q1, q1, q2\n"
-                   "vadd.i32 q1, q1, q3\n"
+                   "vqrdmulh.s32 q1, q1, q3\n"
                    "vldrw.u32 q2, [r5], #16\n"
                    "vldrw.u32 q3, [r5], #16\n"
+                   RLX_ADD_SIGN("q0", "q4", "q2")
+                   RLX_ADD_SIGN("q1", "q4", "q3")
                    "vrshl.s32 q0, q0, q2\n"
                    "vrshl.s32 q1, q1, q3\n"
                    "ldrd r1, r7, [sp]\n"
@@ -144,8 +143,8 @@ static void run_row(const row_t *r)
             if (place < r->channels) {
                 const int32_t acc = sums[j] + constants[j];
                 const int32_t shift = -constants[2 * CHANNELS + j];
-                const int32_t h = rlx_high_mul(acc, constants[CHANNELS + j]) + (acc < 0 ? -1 : 0);
-                const int32_t q = (int32_t)(((int64_t)h + (INT64_C(1) << (shift - 1))) >> shift);
+                const int32_t h = rlx_add_sign(rlx_high_mul(acc, constants[CHANNELS + j]), shift);
+                const int32_t q = (int32_t)(((int64_t)h * 2 + (INT64_C(1) << shift)) >> (shift + 1));
                 r->out[place] = (int8_t)rlx_bound(rlx_bound(q, INT16_MIN, INT16_MAX) + r->zero_point, r->low, r->high);
             }
         }

@@ -253,7 +253,7 @@ static void store_output(const lines_t *l, const int8_t *stream, const int8_t *x
     acc += constants[0];
     const int32_t shift = -constants[2];
     const int32_t h = rlx_high_mul(acc, constants[1]) + (acc < 0 ? -1 : 0);
-    const int32_t q = (int32_t)(((int64_t)h + (INT64_C(1) << (shift - 1))) >> shift) + l->zero_point;
+    const int32_t q = (int32_t)(((int64_t)h * 2 + (INT64_C(1) << shift)) >> (shift + 1)) + l->zero_point;
     *out = (int8_t)rlx_bound(q, INT8_MIN, INT8_MAX);
 }
 

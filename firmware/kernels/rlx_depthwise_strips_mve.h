@@ -20,8 +20,9 @@
  * half up.
  *
  * Proved by the generator: weights without a zero point, no dilation, as many outputs as inputs; accumulators fit in
- * int32; right shifts are 1 to 31; bounds are -128 and 127; every rescaled sum plus the zero point fits in int16 (so
- * that one narrowing instruction saturates it right).
+ * int32; right shifts are 1 to 31, or 0 where the zero point is -128, which hides that a negative h then becomes h - 1;
+ * bounds are -128 and 127; every rescaled sum plus the zero point fits in int16 (so that one narrowing instruction
+ * saturates it right).
  * scratch: p->buffer_bytes and 16 bytes that hold x_zp.
  * Each output line or pair is written after its input of these channels was copied, the next channels' input being read
  * after that. x and y must not overlap but as the planner finds from the kernel's order.

@@ -12,8 +12,8 @@
  * Rescaling, with h = (acc * multiplier + 2^30) >> 31, which is what VQRDMULH gives (it saturates only for two operands
  * of -2^31), and then h / 2^shift to nearest, ties away from zero:
  * - VRSHL rounds half up, (h + 2^(shift - 1)) >> shift, with as many bits as that needs. For h >= 0 that is right.
- * - For h < 0 ties go down: (h - 1 + 2^(shift - 1)) >> shift, for shift >= 1. So the sign, -1 or 0, is added first. The
- *   sign of acc will do: it differs from h's only for acc < 0, h = 0, and (-1 + 2^(shift - 1)) >> shift is 0 as well.
+ * - For h < 0 ties go down: (h - 1 + 2^(shift - 1)) >> shift, for shift >= 1. So the sign, -1 or 0, is added first;
+ *   with a shift of 0 it is not, or does not matter (rlx_weights_mve.h).
  * - h - 1 does not wrap, as |h| < 2^31 - 1: |acc| < 2^31 is proved, and multiplier < 2^31.
  * - RLX_GEMM_RELU 1: the output's lowest code is its zero point. h < 0 gives 0 or less either way, so that bound hides
  *   the difference: the sign is left out, shift may be 0, and VQMOVUN does the lower bound.
@@ -66,22 +66,14 @@ typedef struct {
     RLX_SECOND("q2", "q2") MLA ".s8 r6, q0, q2\n" MLA ".s8 lr, q1, q2\n"
 
 #if RLX_GEMM_RELU
-#define RLX_GEMM_RESCALE                                                                                               \
-    "vqrdmulh.s32 q0, q0, q2\n"                                                                                        \
-    "vqrdmulh.s32 q1, q1, q2\n"
+#define RLX_GEMM_ADD_SIGN
 #define RLX_GEMM_NARROW                                                                                                \
     "vqmovunb.s32 q0, q0\n"                                                                                            \
     "vqmovunt.s32 q0, q1\n"                                                                                            \
     "vmin.u16 q0, q0, q7\n"                                                                                            \
     "vadd.i16 q0, q0, q5\n"
 #else
-#define RLX_GEMM_RESCALE                                                                                               \
-    "vshr.s32 q3, q0, #31\n"                                                                                           \
-    "vqrdmulh.s32 q0, q0, q2\n"                                                                                        \
-    "vadd.i32 q0, q0, q3\n"                                                                                            \
-    "vshr.s32 q3, q1, #31\n"                                                                                           \
-    "vqrdmulh.s32 q1, q1, q2\n"                                                                                        \
-    "vadd.i32 q1, q1, q3\n"
+#define RLX_GEMM_ADD_SIGN RLX_ADD_SIGN("q0", "q3", "q2") RLX_ADD_SIGN("q1", "q3", "q2")
 #define RLX_GEMM_NARROW                                                                                                \
     "vqmovnb.s32 q0, q0\n"                                                                                             \
     "vqmovnt.s32 q0, q1\n"                                                                                             \
@@ -156,8 +148,10 @@ RLX_NAKED static void rlx_gemm_pairs(rlx_gemm_t *g __attribute__((unused)))
         "vadd.i32 q0, q0, q2\n"
         "vadd.i32 q1, q1, q2\n"
         "vldrw.u32 q2, [r5], #16\n"
-        RLX_GEMM_RESCALE
+        "vqrdmulh.s32 q0, q0, q2\n"
+        "vqrdmulh.s32 q1, q1, q2\n"
         "vldrw.u32 q2, [r5], #16\n"
+        RLX_GEMM_ADD_SIGN
         "ldm sp, {r0, r1, r3, r7}\n"
         "vrshl.s32 q0, q0, q2\n"
         "vrshl.s32 q1, q1, q2\n"
@@ -194,7 +188,8 @@ RLX_NAKED static void rlx_gemm_pairs(rlx_gemm_t *g __attribute__((unused)))
 static int8_t rlx_gemm_finish(const rlx_gemm_t *g, int32_t acc, int32_t multiplier, int32_t minus_shift)
 {
     const int32_t shift = -minus_shift;
-    const int32_t h = rlx_high_mul(acc, multiplier) + (acc < 0 && !RLX_GEMM_RELU ? -1 : 0);
+    const int32_t high = rlx_high_mul(acc, multiplier);
+    const int32_t h = RLX_GEMM_RELU ? high : rlx_add_sign(high, shift);
     const int32_t q = (int32_t)(((int64_t)h * 2 + (INT64_C(1) << shift)) >> (shift + 1));
 #if RLX_GEMM_RELU
     return (int8_t)(rlx_bound(q, 0, g->high) + g->zero_point);

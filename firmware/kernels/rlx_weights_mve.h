@@ -20,6 +20,10 @@
 /* The channels that share a byte; groups of four have 4 / RLX_SHARING times 16 bytes a block. */
 enum { RLX_SHARING = 8 / RLX_WEIGHT_BITS };
 
+/* Whether shifts to the right may be 0 whatever the bounds are: scales of few bits come close to 1. Weights of 2 bits
+ * that need it go to the kernels for 4. */
+enum { RLX_ANY_SHIFT = RLX_WEIGHT_BITS == 4 };
+
 #if RLX_MVE
 
 #define RLX_LOAD_WEIGHTS(TO) "vldrb.u8 " TO ", [r5], #16\n"
@@ -45,7 +49,24 @@ enum { RLX_SHARING = 8 / RLX_WEIGHT_BITS };
     "sub " C ", " C ", " D ", lsl #2\n"
 #endif
 
+/* Adds the sign of Q to it, by way of T, but (RLX_ANY_SHIFT) where S, -shift, is 0. */
+#if RLX_WEIGHT_BITS == 4
+#define RLX_ADD_SIGN(Q, T, S)                                                                                          \
+    "vshr.s32 " T ", " Q ", #31\n"                                                                                     \
+    "vmax.s32 " T ", " T ", " S "\n"                                                                                   \
+    "vadd.i32 " Q ", " Q ", " T "\n"
 #else
+#define RLX_ADD_SIGN(Q, T, S)                                                                                          \
+    "vshr.s32 " T ", " Q ", #31\n"                                                                                     \
+    "vadd.i32 " Q ", " Q ", " T "\n"
+#endif
+
+#else
+
+static inline int32_t rlx_add_sign(int32_t h, int32_t shift)
+{
+    return h < 0 && (shift != 0 || !RLX_ANY_SHIFT) ? h - 1 : h;
+}
 
 /* Adds the products of 16 bytes at x with as many bytes of weights to the sums of the channels that share them. */
 static inline void rlx_multiply(int32_t *sums, const int8_t *x, const int8_t *weights)

@@ -15,7 +15,7 @@ from rlx_edge.cgen.plan import Call, Constant, View
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import packing, weights_mve
-from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, weighted
+from rlx_edge.cgen.variants.proofs import Weighted, weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.cgen.variants.weights_mve import BYTES, SUFFIXES, by_bits
 from rlx_edge.ir import Array, Graph, Node
@@ -122,12 +122,13 @@ def choose_kernel(w: Weighted, limits: Mapping[str, int], bits: int) -> tuple[Ke
     """The kernel that gives the right bits for these numbers and its proof, or why there is none."""
     if len(w.rows) > MAX_CHANNELS:
         return f"{len(w.rows)} output channels, more than {MAX_CHANNELS}"
-    relu = limits["low"] == w.out_zp
-    refused = weights_mve.limit_joined(w, bits) or limit_shifts(w, 0 if relu else 1, 31)
+    refused = weights_mve.limit_product(w, bits, limits["low"])
     if refused is not None:
         return refused
     proof = weights_mve.proof(w, bits)
-    return (CONV_RELU[bits], f"{proof}, lowest code is the zero point") if relu else (CONV[bits], proof)
+    if limits["low"] == w.out_zp:
+        return CONV_RELU[bits], f"{proof}, lowest code is the zero point"
+    return CONV[bits], proof
 
 
 def spread_pixels(k_h: int, in_c: int) -> int:

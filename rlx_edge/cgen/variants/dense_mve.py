@@ -13,7 +13,7 @@ from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import conv_mve, packing, weights_mve
-from rlx_edge.cgen.variants.proofs import Weighted, limit_shifts, weighted
+from rlx_edge.cgen.variants.proofs import Weighted, weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.cgen.variants.weights_mve import BYTES, SUFFIXES, by_bits
 from rlx_edge.ir import Array, Graph, Node
@@ -53,10 +53,11 @@ def dense(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
     blocks = -(-in_c // BYTES)
     if rows == 1:
-        refused = weights_mve.limit_joined(w, bits) or limit_shifts(w, 1, 31)
+        limits = bounds(op.clamp)
+        refused = weights_mve.limit_product(w, bits, limits["low"])
         if refused is not None:
             return refused
-        params = dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp, blocks=blocks, **bounds(op.clamp))
+        params = dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp, blocks=blocks, **limits)
         groups = -(-out_c // CHANNELS)
         work = dict(rows=1, groups=groups, blocks=groups * blocks, passes=groups * (max(0, blocks - 2) // UNROLLED))
         scratch = blocks * BYTES if in_c % BYTES else 0

@@ -67,7 +67,7 @@ def depthwise(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
     if limits != bounds(None):
         return f"outputs are bounded to {limits['low']} to {limits['high']}"
     low = -1 << (bits - 1)
-    refused = limit_weights(w, low, -low - 1) or limit_shifts(w, 1, 31) or _limit_results(w)
+    refused = limit_weights(w, low, -low - 1) or limit_shifts(w, int(w.out_zp != -128), 31) or _limit_results(w)
     if refused is not None:
         return refused
     params, _ = min(
@@ -96,7 +96,7 @@ def depthwise(graph: Graph, node: Node, bits: int) -> tuple[Call, ...] | str:
 def _limit_results(w: Weighted) -> str | None:
     """Why some rescaled sum, with the zero point, may not fit in int16."""
     high = (w.bound * w.multipliers + (1 << 30)) >> 31
-    largest = int((((high + 1) >> (w.shifts - 1)) + 1).max()) + abs(w.out_zp)
+    largest = int(((2 * (high + 1) >> w.shifts) + 1).max()) + abs(w.out_zp)
     return None if largest < 1 << 15 else f"a rescaled sum can reach {largest}, 2^15 or more"
 
 

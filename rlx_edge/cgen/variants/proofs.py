@@ -25,8 +25,8 @@ DOUBLE_ROUNDING = (Requant.TFLM, Requant.TFLITE_REF)
 class Weighted:
     """Per output channel c, all int64 but `rows`:
 
-    rows: int8 [C_out, taps], a window's weights in the order of memory, [k_h][k_w][in_c / groups]
-    bias: [C_out], with the input's zero point folded in: the accumulator starts here and takes x as it is
+    rows: int8 [C_out, taps], a window's weights in the order of memory, [k_h][k_w][in_c / groups], times 2^left shift
+    bias: [C_out], likewise, with the input's zero point folded in: the accumulator starts here and takes x as it is
     bound: [C_out], the largest magnitude of every partial sum, whatever x is and in whatever order
     multipliers: [C_out], 0 or 2^30 to 2^31 - 1
     shifts: [C_out], to the right: at least 0
@@ -47,7 +47,8 @@ class Weighted:
 
 
 def weighted(graph: Graph, node: Node) -> Weighted | str:
-    """The numbers of a QConv2d or QMatMul whose weights have no zero point and whose scales only shift to the right."""
+    """The numbers of a QConv2d or QMatMul whose weights have no zero point. Shifts to the left, which weights of few
+    bits bring, are multiplied into weights and bias, if those then still are int8."""
     op = node.op
     assert isinstance(op, QConv2d | QMatMul)
     w, bias = (graph.constant(operand) for operand in graph.operands(node)[1:])
@@ -61,8 +62,12 @@ def weighted(graph: Graph, node: Node) -> Weighted | str:
     folded = folded_bias(rows, bias, op)
     shape = (rows.shape[0],)
     shifts = np.broadcast_to(-np.array(op.frozen.shifts, np.int64), shape)
-    if shifts.min() < 0:
-        return f"channel {int(shifts.argmin())} shifts to the left, by {-int(shifts.min())}"
+    left = np.maximum(-shifts, 0)
+    shifted = rows.astype(np.int64) << left[:, None]
+    outside = (shifted != shifted.astype(np.int8)).any(axis=1)
+    if outside.any():
+        return f"channel {int(outside.argmax())} shifts to the left, by {int(left[outside][0])}"
+    rows, folded, shifts = shifted.astype(np.int8), folded << left, shifts + left
     multipliers = np.broadcast_to(np.array(op.frozen.multipliers, np.int64), shape)
     bound = 128 * np.abs(rows.astype(np.int64)).sum(axis=1) + np.abs(folded)
     if bound.max() >= 1 << 31:

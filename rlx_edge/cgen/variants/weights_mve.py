@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
-from rlx_edge.cgen.variants.proofs import Weighted, limit_accumulators, limit_weights
+from rlx_edge.cgen.variants.proofs import Weighted, limit_accumulators, limit_shifts, limit_weights
 from rlx_edge.ir import Array
 
 BYTES = 16
@@ -24,16 +24,22 @@ def by_bits(kernel: Kernel) -> Mapping[int, Kernel]:
     return {bits: replace(kernel, name=kernel.name.replace("_s8", f"{end}_s8")) for bits, end in SUFFIXES.items()}
 
 
-def limit_joined(w: Weighted, bits: int) -> str | None:
-    """Why joined weights would not give the right sums. -8 and -2 are refused: 16 * -8 - 1 is no int8."""
-    if bits == 8:
-        return None
-    largest = (1 << (bits - 1)) - 1
-    return limit_weights(w, -largest, largest) or limit_accumulators(w, ACCUMULATOR_BITS[bits])
+def limit_product(w: Weighted, bits: int, low: int) -> str | None:
+    """Why the kernels' sums or shifts would not be right; low: the lowest code of the output.
+
+    -8 and -2 do not join with other weights: 16 * -8 - 1 is no int8. Of a shift of 0 only the kernels for 4 bits know,
+    but others are wrong for negative results only, which a bound at the zero point hides.
+    """
+    if bits < 8:
+        largest = (1 << (bits - 1)) - 1
+        refused = limit_weights(w, -largest, largest) or limit_accumulators(w, ACCUMULATOR_BITS[bits])
+        if refused is not None:
+            return refused
+    return limit_shifts(w, 0 if bits == 4 or low == w.out_zp else 1, 31)
 
 
 def proof(w: Weighted, bits: int) -> str:
-    """For the comment in the generated C, of what `limit_joined` takes."""
+    """For the comment in the generated C, of what `limit_product` takes."""
     return w.text if bits == 8 else f"{w.text}, {8 // bits} channels' weights joined fit in int8"
 
 
