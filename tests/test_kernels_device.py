@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, encode, write_bundle
-from fast_graphs import extreme_inputs, graphs_for, in_bands, joined
+from fast_graphs import WIDTHS, extreme_inputs, graphs_for, in_bands, joined
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
 from test_variants import JOINED, taken
 
 from rlx_edge.cgen.lower import lower
-from rlx_edge.cgen.target import get_target
+from rlx_edge.cgen.target import Isa, get_target
 from rlx_edge.cgen.variants.table import VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.device.boards import load_board
@@ -89,9 +89,14 @@ def test_device_equals_reference(op: str, device_cases: DeviceCases) -> None:
     check()
 
 
+FIRST_CORE = {Isa.PORTABLE: "M0", Isa.V6M: "M0", Isa.V7M: "M3", Isa.DSP: "M4", Isa.MVE: "M55"}
+"""Where kernels of packed weights are run; on all cores in long tests."""
+
+
 def runs_on(core: str) -> list[Variant]:
     isas = get_target(load_board(CORES[core]).chip.cpu).isas
-    return [variant for variant in VARIANTS if variant.isa in isas]
+    found = [variant for variant in VARIANTS if variant.isa in isas]
+    return [v for v in found if LONG or FIRST_CORE[v.isa] == core or not v.name.endswith(tuple(WIDTHS))]
 
 
 PAIRS = [pytest.param(core, variant, id=f"{core}-{variant.name}") for core in CORES for variant in runs_on(core)]

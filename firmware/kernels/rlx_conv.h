@@ -1,18 +1,23 @@
 /* rlx_conv.h: a pixel of a convolution.
  *
- * A kernel includes it once RLX_RESCALE(x, multiplier, shift) is its rounding rule.
+ * A kernel includes it once RLX_RESCALE(x, multiplier, shift) is its rounding rule, and RLX_WEIGHT_BITS is 4 or 2 where
+ * weights are packed (rlx_dot_packed.h): then there is one group, and 4 output channels or more.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_CONV_H
 #define RLX_CONV_H
 
+#if defined(RLX_WEIGHT_BITS)
+#include "rlx_dot_packed.h"
+#else
 #include "rlx_dot.h"
+#endif
 #include "rlx_kernels.h"
 #include "rlx_requant.h"
 #include "rlx_window.h"
 
 /* What all output channels of a pixel share. A kernel row has `before` taps left of the image, `runs` runs of `run`
- * inside it, and `after` right of it (in weights); runs lie `x_step` bytes apart in x. */
+ * inside it, and `after` right of it (in taps); runs lie `x_step` bytes apart in x. */
 typedef struct {
     int32_t run, runs, x_step, before, after, row_taps, channel_taps;
     int32_t start, row_step, wrap; /* first row's offset in x, bytes to the next row, where the ring ends */
@@ -43,12 +48,12 @@ static taps_t pixel_taps(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *
 static inline void kernel_row(
     const rlx_conv_t *p, const taps_t *t, int32_t *acc, int32_t n, const int8_t *x, const int8_t *w)
 {
-    const int8_t *inside = w + t->before;
-    for (int32_t r = 0; r < t->runs; r++, x += t->x_step, inside += t->run) {
+    const int8_t *inside = w + t->before * RLX_TAP_BYTES;
+    for (int32_t r = 0; r < t->runs; r++, x += t->x_step, inside += t->run * RLX_TAP_BYTES) {
         rlx_dot_s8(acc, n, x, inside, t->channel_taps, t->run, p->w_zp);
     }
     if (t->before + t->after != 0) {
-        const int8_t *right = w + t->row_taps - t->after;
+        const int8_t *right = w + t->row_taps * RLX_TAP_BYTES - t->after * RLX_TAP_BYTES;
         rlx_fill_s8(acc, n, p->x_zp, w, t->channel_taps, t->before, p->w_zp);
         rlx_fill_s8(acc, n, p->x_zp, right, t->channel_taps, t->after, p->w_zp);
     }
@@ -59,12 +64,12 @@ static inline void channels(const rlx_conv_t *p, const rlx_window_t *win, const 
                             int32_t n, int8_t *out)
 {
     int32_t acc[RLX_DOT_CHANNELS] = {0};
-    const int8_t *w = p->weights + c * t->channel_taps;
+    const int8_t *w = rlx_dot_weights(p->weights, c, t->channel_taps);
     const int32_t above = win->ky0 * t->row_taps;
     rlx_fill_s8(acc, n, p->x_zp, w, t->channel_taps, above, p->w_zp);
-    w += above;
+    w += above * RLX_TAP_BYTES;
     int32_t at = t->start;
-    for (int32_t ky = win->ky0; ky < win->ky1; ky++, w += t->row_taps) {
+    for (int32_t ky = win->ky0; ky < win->ky1; ky++, w += t->row_taps * RLX_TAP_BYTES) {
         kernel_row(p, t, acc, n, x + at, w);
         at += t->row_step;
         at -= at >= t->wrap ? t->wrap : 0;
@@ -77,6 +82,16 @@ static inline void channels(const rlx_conv_t *p, const rlx_window_t *win, const 
     }
 }
 
+#if defined(RLX_WEIGHT_BITS)
+static void conv_pixel(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *win, int8_t *out)
+{
+    const taps_t taps = pixel_taps(p, x, win);
+    const int32_t last = p->out_c - RLX_DOT_CHANNELS;
+    for (int32_t c = 0; c < p->out_c; c += RLX_DOT_CHANNELS) {
+        channels(p, win, &taps, x.base, c < last ? c : last, RLX_DOT_CHANNELS, out);
+    }
+}
+#else
 static void conv_pixel(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *win, int8_t *out)
 {
     const taps_t taps = pixel_taps(p, x, win);
@@ -92,5 +107,6 @@ static void conv_pixel(const rlx_conv_t *p, rlx_view_t x, const rlx_window_t *wi
         }
     }
 }
+#endif
 
 #endif

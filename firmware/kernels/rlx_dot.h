@@ -11,6 +11,14 @@
 
 #define RLX_DOT_CHANNELS 4
 
+enum { RLX_TAP_BYTES = 1 }; /* of a channel's weight for a k; rlx_dot_packed.h has others */
+
+/* The weights of channels from c on. */
+static inline const int8_t *rlx_dot_weights(const int8_t *w, int32_t c, int32_t taps)
+{
+    return w + c * taps;
+}
+
 /* sums[j] += sum over n elements of x[i] * (w[j * w_step + i] - w_zp), for each channel j */
 static inline void rlx_dot_s8(
     int32_t *sums, int32_t channels, const int8_t *x, const int8_t *w, int32_t w_step, int32_t n, int32_t w_zp)

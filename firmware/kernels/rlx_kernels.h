@@ -38,6 +38,12 @@ void rlx_conv_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, in
 /* Depthwise convolution: output channel c reads input channel c / (out_c / in_c). weights: [k_h][k_w][out_c]. */
 void rlx_depthwise_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
+/* The same with weights of 4 and 2 bits: rlx_conv_w4_s8.c, rlx_depthwise_w4_s8.c. */
+void rlx_conv_w4_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_conv_w2_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_depthwise_w4_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_depthwise_w2_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
 void rlx_conv_onnx_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_depthwise_onnx_s8(const rlx_conv_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
@@ -50,6 +56,9 @@ typedef struct {
     int32_t in_c, out_c, w_zp, out_zp, low, high, per_channel;
 } rlx_dense_t;
 void rlx_dense_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* The same with weights of 4 and 2 bits: rlx_dense_w4_s8.c. */
+void rlx_dense_w4_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dense_w2_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_dense_onnx_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* Pooling. Windows are clipped to the image; count_pad = 1 makes a mean count clipped positions, as real zeros. A mean

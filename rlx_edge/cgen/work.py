@@ -8,7 +8,7 @@ their own work where they are lowered (`Call.work`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -128,6 +128,18 @@ def _dense(call: Call) -> Work:
         f"quad_macs{zero}": rows * quads * p["in_c"],
         f"single_macs{zero}": rows * singles * p["in_c"],
     }
+
+
+def _by_four(count: Callable[[Call], Work]) -> Callable[[Call], Work]:
+    """Of kernels of packed weights, which take 4 channels at a time also where fewer are left."""
+
+    def counted(call: Call) -> Work:
+        p = call.params
+        filled = -(-p["out_c"] // CHANNELS) * CHANNELS
+        in_c = filled if count is _depthwise else p["in_c"]
+        return count(replace(call, params={**p, "out_c": filled, "in_c": in_c}))
+
+    return counted
 
 
 def _pool(call: Call) -> Work:
@@ -266,6 +278,12 @@ _COUNTERS: Mapping[str, Callable[[Call], Work]] = {
     "rlx_pad_s8": _pad,
     "rlx_transpose_s8": _transpose,
     "rlx_copy_s8": _copy,
+    "rlx_conv_w4_s8": _by_four(_conv),
+    "rlx_conv_w2_s8": _by_four(_conv),
+    "rlx_depthwise_w4_s8": _by_four(_depthwise),
+    "rlx_depthwise_w2_s8": _by_four(_depthwise),
+    "rlx_dense_w4_s8": _by_four(_dense),
+    "rlx_dense_w2_s8": _by_four(_dense),
     "rlx_conv_dsp_s8": gathered_dsp,
     "rlx_conv_dsp_joined_s8": gathered_dsp,
     "rlx_conv_dsp_w16_s8": gathered_dsp,

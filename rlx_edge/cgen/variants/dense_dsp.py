@@ -61,7 +61,9 @@ def pack(w: Weighted, offsets: Array, *, joined: bool) -> Array:
 
 def pack_one_scale(w: Weighted) -> Array:
     """Joined, without requantization."""
-    return packing.stream([piece for quad in _whole_groups(w, CHANNELS) for piece in _joined(w, quad)])
+    return packing.stream(
+        [piece for quad in packing.ending_groups(len(w.rows), CHANNELS) for piece in _joined(w, quad)]
+    )
 
 
 def pack_digits(w: Weighted, octets: Array, digits: Digits, *, one_scale: bool) -> Array:
@@ -75,11 +77,6 @@ def pack_digits(w: Weighted, octets: Array, digits: Digits, *, one_scale: bool) 
         pieces.append(np.stack([of.reshape(rows.shape[1], -1) for of in numbers], axis=1))
         pieces += [] if one_scale else digits_dsp.scales(w, octet, moves)
     return packing.stream(pieces)
-
-
-def _whole_groups(w: Weighted, size: int) -> Array:
-    """Channels by `size`, [n, size]; the last ones are those that end the row."""
-    return np.stack([np.arange(size) + min(c, len(w.rows) - size) for c in range(0, len(w.rows), size)])
 
 
 def _plain(w: Weighted, quad: Array) -> tuple[Array, Array]:
@@ -126,7 +123,7 @@ def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     scale = _one_scale(w, offsets, CHANNELS)
     if isinstance(scale, str):
         return scale
-    refused = proofs.limit_joined(w, _whole_groups(w, CHANNELS).reshape(-1, 2))
+    refused = proofs.limit_joined(w, packing.ending_groups(len(w.rows), CHANNELS).reshape(-1, 2))
     return refused or _call(graph, node, ONE_SCALE, w, scale, pack_one_scale(w))
 
 
@@ -140,14 +137,10 @@ def dense_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> tu
     scale = _one_scale(w, offsets, DIGITS_CHANNELS) if one_scale else {}
     if isinstance(scale, str):
         return scale
-    octets = (_whole_groups if one_scale else _filled_groups)(w, DIGITS_CHANNELS)
+    octets = (packing.ending_groups if one_scale else packing.channel_groups)(len(w.rows), DIGITS_CHANNELS)
     refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
     refused = refused or digits.refused(w, octets.reshape(-1, digits_dsp.CHANNELS))
     return refused or _call(graph, node, kernel, w, scale, pack_digits(w, octets, digits, one_scale=one_scale))
-
-
-def _filled_groups(w: Weighted, size: int) -> Array:
-    return packing.channel_groups(len(w.rows), size)
 
 
 def _one_scale(w: Weighted, offsets: Array, channels: int) -> dict[str, int] | str:

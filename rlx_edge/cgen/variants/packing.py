@@ -59,6 +59,11 @@ def channel_groups(out_c: int, size: int) -> Array:
     return np.minimum(np.arange(count * size), out_c - 1).reshape(count, size)
 
 
+def ending_groups(out_c: int, size: int) -> Array:
+    """Channels [groups, size] of at least `size`; the last group are those that end the row, some of them again."""
+    return np.stack([np.arange(size) + min(c, out_c - size) for c in range(0, out_c, size)])
+
+
 def steps_to_next(groups: Array) -> Array:
     """For each place of [groups, size], the channels from it to the next place in order; 0 after the last one."""
     flat = groups.ravel()

@@ -24,6 +24,7 @@ from rlx_edge.cgen.variants import (
     depthwise_v6m,
     depthwise_v6m_packed,
     depthwise_v7m,
+    packed,
     pool_mve,
 )
 from rlx_edge.cgen.variants.variant import Variant
@@ -49,6 +50,7 @@ VARIANTS: tuple[Variant, ...] = (
     *depthwise_v6m_packed.VARIANTS,
     *depthwise_v7m.VARIANTS,
     *dense_v7m.VARIANTS,
+    *packed.VARIANTS,
 )
 
 ALL_KERNELS: tuple[Kernel, ...] = tuple(
