@@ -15,6 +15,7 @@ from rlx_edge.ir.ops import (
     Clamp,
     Concat,
     Dequantize,
+    DequantMatMul,
     Layout,
     Narrow,
     Op,
@@ -23,9 +24,11 @@ from rlx_edge.ir.ops import (
     QConv2d,
     QMatMul,
     Quantize,
+    QuantScheme,
     Reduce,
     ReduceOp,
     Reshape,
+    SchemeKind,
     Softmax,
     Transpose,
 )
@@ -185,6 +188,34 @@ def dense(cases: Cases) -> None:
         cases.add(op, [cases.tensor(rows, in_c), weights, cases.bias(out_c)])
 
 
+IN_BLOCKS = (
+    (1, 64, 32, 16),
+    (1, 33, 10, 33),
+    (3, 40, 7, 8),
+    (1, 256, 12, 32),
+    (2, 20, 4, 4),
+    (1, 7, 1, 7),
+    (1, 128, 16, 64),
+)
+"""Rows, K, N and the size of a block."""
+
+
+def dequant_matmul(cases: Cases) -> None:
+    for rows, k, n, block in IN_BLOCKS:
+        for kind, dtype in ((SchemeKind.INT8_BLOCK_ASYM, DType.I8), (SchemeKind.INT4_BLOCK, DType.I4)):
+            for zero, has_bias in ((0.0, True), (0.5, False)):
+                codes = cases.rng.integers(*dtype.limits, (k, n), endpoint=True).astype(np.int8)
+                scales = cases.rng.uniform(0.01, 0.02, (-(-k // block), n)).astype(np.float32)
+                operands = [
+                    cases.tensor(rows, k),
+                    cases.builder.param("w", codes, dtype=dtype),
+                    cases.builder.param("s", scales),
+                    cases.builder.param("z", np.full_like(scales, zero)),
+                ]
+                operands += [cases.builder.param("b", np.ones(n, np.float32))] if has_bias else []
+                cases.add(DequantMatMul(QuantScheme(kind, block)), operands, None)
+
+
 PLANES = ((32, 32, 16), (16, 16, 32), (8, 8, 64), (25, 5, 64), (5, 7, 3), (3, 4, 1), (1, 1, 10), (2, 9, 13), (6, 6, 22))
 
 
@@ -309,6 +340,7 @@ def families() -> dict[str, Callable[[], Graph]]:
         found[f"{name}_onnx"] = (fill, Requant.ONNX, DType.I8, DType.I8)
     for name, rule in (("quantize", Requant.TFLM), ("quantize_onnx", Requant.ONNX)):
         found[name] = (elementwise(_quantize), rule, DType.F32, DType.I8)
+    found["dequant_matmul"] = (dequant_matmul, Requant.TFLM, DType.F32, DType.I8)
     return {name: _maker(name, *facts) for name, facts in found.items()}
 
 

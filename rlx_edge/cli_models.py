@@ -41,13 +41,15 @@ from rlx_edge.cli_options import (
     warn,
 )
 from rlx_edge.data import load_data
-from rlx_edge.engines import predict
+from rlx_edge.engines import left_in_float, predict
 from rlx_edge.errors import EdgeError
 from rlx_edge.evaluate import evaluate as evaluate_model
 from rlx_edge.files import save_npz
 from rlx_edge.formats.save import check_ending
 from rlx_edge.ir import Array, Graph, Requant
 from rlx_edge.passes.widen_weights import widen_weights
+from rlx_edge.quant.weights_only import BLOCK
+from rlx_edge.quant.weights_only import weights_only as quantize_weights_only
 from rlx_edge.report import cost_tables, tables
 from rlx_edge.report.console import note, print_json, progress, say
 
@@ -60,6 +62,13 @@ def convert(
         bool,
         typer.Option("--int8-weights", help="a byte for each weight of 4 or 2 bits, for tools that read no others"),
     ] = False,
+    weights_only: Annotated[
+        int | None,
+        typer.Option(
+            "--weights-only", help="8 or 4: dense weights of a float model in so many bits, the rest in float32"
+        ),
+    ] = None,
+    block: Annotated[int, typer.Option("--block", help="with --weights-only: how many weights share a scale")] = BLOCK,
     dims: Dims = None,
     check: CheckImport = False,
     samples_file: CheckData = None,
@@ -76,6 +85,10 @@ def convert(
         check_import(model, given_samples(samples_file, graph, preprocess), json=False, dims=dims)
     graph = graph if rule is None else api.with_rule(graph, rule)
     graph = widen_weights(graph) if int8_weights else graph
+    if weights_only is not None:
+        graph = quantize_weights_only(graph, weights_only, block)
+        for node in left_in_float(graph):
+            note(f"{node.name!r} ({node.op.kind_name}) stays in float32, and no kernel computes that on a device")
     for line in api.save(graph, out_file):
         note(f"{out_file}: {line}")
     note(f"wrote {out_file}")

@@ -10,10 +10,13 @@ import numpy as np
 
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.target import PORTABLE_OPS
 from rlx_edge.data import Data
 from rlx_edge.errors import EdgeError
-from rlx_edge.ir import Array, DType, Graph
+from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.batch import sample_shape
+from rlx_edge.ir.ops import DequantMatMul, Leaf
+from rlx_edge.passes.fuse_dequant import fuse_dequant
 from rlx_edge.quant.batches import batches
 from rlx_edge.reference import run as run_reference
 
@@ -24,8 +27,24 @@ HOST, REFERENCE = "host", "reference"
 
 
 def is_float(graph: Graph) -> bool:
-    """Whether the model computes in float32, so that only the reference can run it."""
+    """Whether the model computes in float32, so that only the reference can run it.
+
+    Dense layers whose weights alone are integers have a kernel, and what has one around them too.
+    """
+    if any(isinstance(node.op, DequantMatMul) for node in graph.nodes):
+        return bool(left_in_float(graph))
     return not any(node.type.dtype is DType.I8 for node in graph.nodes)
+
+
+def left_in_float(graph: Graph) -> tuple[Node, ...]:
+    """The ops on float32 for which there is no kernel."""
+    fused = fuse_dequant(graph)
+    return tuple(node for node in fused.nodes if not isinstance(node.op, Leaf) and not _has_kernel(fused, node))
+
+
+def _has_kernel(graph: Graph, node: Node) -> bool:
+    support = PORTABLE_OPS.get(type(node.op))
+    return support is not None and graph.operand_types(node)[0].dtype in support.dtypes
 
 
 def default_engine(graph: Graph) -> str:

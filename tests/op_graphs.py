@@ -21,15 +21,18 @@ from rlx_edge.ir.ops import (
     Clamp,
     Concat,
     Dequantize,
+    DequantMatMul,
     Layout,
     Pad,
     Pool,
     QConv2d,
     QMatMul,
     Quantize,
+    QuantScheme,
     Reduce,
     ReduceOp,
     Reshape,
+    SchemeKind,
     Softmax,
     Transpose,
 )
@@ -333,6 +336,29 @@ def under_onnx(graphs: Callable[[], st.SearchStrategy[Graph]]) -> Callable[[], s
     return changed
 
 
+@st.composite
+def dequant_matmul_graphs(draw: Draw) -> Graph:
+    """DequantMatMul of every scheme that is computed, with a last block that is shorter at times."""
+    rows, k, n = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.integers(1, 9))
+    kind = draw(st.sampled_from([SchemeKind.INT8_BLOCK, SchemeKind.INT8_BLOCK_ASYM, SchemeKind.INT4_BLOCK]))
+    block = draw(st.sampled_from([k, 1, 3, 8, 16]))
+    dtype = DType.I4 if kind is SchemeKind.INT4_BLOCK else DType.I8
+    rng = np.random.default_rng(draw(seeds))
+    grid = (-(-k // block), n)
+    zeros = np.zeros(grid) if kind is SchemeKind.INT8_BLOCK or draw(st.booleans()) else rng.uniform(-8, 8, grid)
+    builder = GraphBuilder("dequant_matmul")
+    operands = [
+        builder.input("x", TensorType((rows, k), DType.F32)),
+        builder.param("w", rng.integers(*dtype.limits, (k, n), endpoint=True).astype(np.int8), dtype=dtype),
+        builder.param("scale", (rng.normal(size=grid) * 10.0 ** rng.integers(-6, 6, grid)).astype(np.float32)),
+        builder.param("zp", zeros.astype(np.float32)),
+    ]
+    if draw(st.booleans()):
+        operands.append(builder.param("bias", rng.normal(size=n).astype(np.float32)))
+    clamp = draw(st.sampled_from([None, (0.0, float("inf")), (-1.5, 6.0)]))
+    return builder.build([builder.add(DequantMatMul(QuantScheme(kind, block), clamp), operands, "y")])
+
+
 OPS: dict[str, Callable[[], st.SearchStrategy[Graph]]] = {
     "conv": conv_graphs,
     "dense": dense_graphs,
@@ -348,6 +374,7 @@ OPS: dict[str, Callable[[], st.SearchStrategy[Graph]]] = {
     "activation": activation_graphs,
     "quantize": quantize_graphs,
     "dequantize": dequantize_graphs,
+    "dequant_matmul": dequant_matmul_graphs,
     "conv_onnx": under_onnx(conv_graphs),
     "dense_onnx": under_onnx(dense_graphs),
     "pool_onnx": under_onnx(pool_graphs),

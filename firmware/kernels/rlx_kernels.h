@@ -61,6 +61,18 @@ void rlx_dense_w4_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y
 void rlx_dense_w2_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_dense_onnx_s8(const rlx_dense_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
+/* The same in float32, with weights of 8 or 4 bits in blocks along in_c that have a scale and a zero point each. Their
+ * float32 numbers, and those of the bias, are given as bits; low and high as ordered integers (rlx_f32.h). */
+typedef struct {
+    const int8_t *weights;      /* [groups][in_c][4], or 2 bytes instead of 4; a group of 4 columns, the last filled up */
+    const int32_t *scales;      /* [groups][blocks][4] */
+    const int32_t *zero_points; /* [groups][blocks][4] or, without any, [1] */
+    const int32_t *bias;        /* [out_c] or, without one, [1] */
+    int32_t in_c, out_c, block, blocks, has_zero_points, has_bias, low, high;
+} rlx_dequant_matmul_t;
+void rlx_dequant_matmul_w8_f32(const rlx_dequant_matmul_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+void rlx_dequant_matmul_w4_f32(const rlx_dequant_matmul_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+
 /* Pooling. Windows are clipped to the image; count_pad = 1 makes a mean count clipped positions, as real zeros. A mean
  * is rounded half away from zero, or with half_up = 1 towards +infinity, as the mean of uint8 values (q + 128) is. */
 typedef struct {

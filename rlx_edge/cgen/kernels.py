@@ -121,6 +121,15 @@ DEQUANTIZE = Kernel(
     "rlx_dequantize_f32", "rlx_quantize_t", (), _QUANTIZE_FIELDS, order=partial(order.cast_order, read=1, write=4)
 )
 
+DEQUANT_MATMUL_W8 = Kernel(
+    "rlx_dequant_matmul_w8_f32",
+    "rlx_dequant_matmul_t",
+    ("weights", "scales", "zero_points", "bias"),
+    ("in_c", "out_c", "block", "blocks", "has_zero_points", "has_bias", "low", "high"),
+    order=order.rowwise_order,
+)
+DEQUANT_MATMUL_W4 = replace(DEQUANT_MATMUL_W8, name="rlx_dequant_matmul_w4_f32")
+
 # Twins under the rounding rule onnx.
 CONV_ONNX = replace(CONV, name="rlx_conv_onnx_s8", stack_bytes=1152)
 DEPTHWISE_ONNX = replace(DEPTHWISE, name="rlx_depthwise_onnx_s8", stack_bytes=896)
@@ -151,6 +160,6 @@ ALL: tuple[Kernel, ...] = (
     *(CONV, DEPTHWISE, DENSE, AVG_POOL, MAX_POOL, ADD, SUB, MUL, MEAN, SOFTMAX),
     *(PAD, TRANSPOSE, COPY, REQUANTIZE, CLAMP, QUANTIZE, DEQUANTIZE, LOOKUP),
     *(CONV_ONNX, DEPTHWISE_ONNX, DENSE_ONNX, AVG_POOL_ONNX, ADD_ONNX, SUB_ONNX, MUL_ONNX, MEAN_ONNX, SOFTMAX_ONNX),
-    *(QUANTIZE_ONNX, POOL_SUM, POOL_MEAN),
+    *(QUANTIZE_ONNX, POOL_SUM, POOL_MEAN, DEQUANT_MATMUL_W8, DEQUANT_MATMUL_W4),
 )
 """The portable kernels, which run everywhere. cgen/variants/ has those of instruction sets."""

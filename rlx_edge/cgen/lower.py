@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_edge.cgen import lower_elementwise, lower_moves, lower_reductions, lower_windows
+from rlx_edge.cgen import lower_dequant, lower_elementwise, lower_moves, lower_reductions, lower_windows
 from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants.table import VARIANTS
@@ -16,6 +16,7 @@ from rlx_edge.ir.ops import (
     Clamp,
     Concat,
     Dequantize,
+    DequantMatMul,
     Leaf,
     Op,
     Pad,
@@ -32,6 +33,7 @@ from rlx_edge.ir.ops import (
 LOWER: dict[type[Op], Callable[[Graph, Node], tuple[Call, ...]]] = {
     QConv2d: lower_windows.conv,
     QMatMul: lower_windows.dense,
+    DequantMatMul: lower_dequant.dequant_matmul,
     Pool: lower_windows.pool,
     Binary: lower_elementwise.binary,
     Quantize: lower_elementwise.quantize,

@@ -28,6 +28,31 @@ class Codes:
         return low + self.offset, high + self.offset
 
 
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A constant whose `size` int8 values in a row along `axis` share a float32 scale and zero point. `dtype` is what
+    the values need."""
+
+    codes: Array
+    dtype: DType
+    scales: Array
+    zeros: Array
+    axis: int
+    size: int
+
+    def transposed(self) -> Blocks:
+        """Of a matrix."""
+        values = (self.codes.T, self.dtype, self.scales.T, self.zeros.T)
+        return Blocks(*values, 1 - self.axis, self.size)
+
+    @property
+    def real(self) -> Array:
+        """The float32 values that they stand for."""
+        places = np.arange(self.codes.shape[self.axis]) // self.size
+        zeros, scales = (np.take(v, places, self.axis) for v in (self.zeros, self.scales))
+        return np.asarray((self.codes - zeros) * scales, np.float32)
+
+
 CODES: Mapping[str, Codes] = {
     "int8": Codes(DType.I8),
     "uint8": Codes(DType.I8, 128),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from rlx_edge.formats import onnx_blocks
 from rlx_edge.formats.onnx_node import Builder, OnnxNode, RefusedError, from_start
 from rlx_edge.ir import Array, DType
 from rlx_edge.ir.ops import (
@@ -17,6 +18,7 @@ from rlx_edge.ir.ops import (
     GroupNorm,
     LayerNorm,
     MatMul,
+    Op,
     Pool,
     Reduce,
     ReduceOp,
@@ -28,6 +30,9 @@ from rlx_edge.ir.ops import (
 
 def matmul(node: OnnxNode) -> int:
     """A vector is a matrix of one row (first operand) or of one column (second), whose axis the result then lacks."""
+    blocks = node.tensors.blocks.get(node.proto.input[1])
+    if blocks is not None and blocks.codes.ndim == 2 and blocks.axis == 0:
+        return onnx_blocks.matmul(node, blocks)
     a, b = node.operand(0), node.operand(1)
     (a_shape, b_shape) = node.shape(0), node.shape(1)
     if min(len(a_shape), len(b_shape)) < 1:
@@ -50,12 +55,12 @@ def gemm(node: OnnxNode) -> int:
     x = node.operand(0)
     if node.integer("transA", 0):
         x = node.step(Transpose((1, 0)), [x], "a_transposed")
-    w = _second(node, alpha)
+    op, operands = _product(node, x, alpha)
     has_bias = node.given(2) and beta != 0.0
     computed = node.known(1) is None and alpha != 1.0
     if not has_bias and not computed:
-        return node.result(MatMul(), [x, w])
-    product = node.step(MatMul(), [x, w], "product")
+        return node.result(op, operands)
+    product = node.step(op, operands, "product")
     if computed and not has_bias:
         return node.result(Binary(BinaryOp.MUL), [product, node.scalar("alpha", alpha)])
     if computed:
@@ -63,8 +68,16 @@ def gemm(node: OnnxNode) -> int:
     return node.result(Binary(BinaryOp.ADD), [product, _bias(node, beta)])
 
 
-def _second(node: OnnxNode, alpha: float) -> int:
+def _product(node: OnnxNode, x: int, alpha: float) -> tuple[Op, list[int]]:
+    """alpha * A' * B' of the rows x, alpha only where B is a constant."""
+    blocks = node.tensors.blocks.get(node.proto.input[1])
     transposed = node.integer("transB", 0) != 0
+    if blocks is not None and blocks.axis == int(transposed) and blocks.codes.ndim == 2 and alpha == 1.0:
+        return onnx_blocks.multiply(node, x, blocks.transposed() if transposed else blocks)
+    return MatMul(), [x, _second(node, alpha, transposed)]
+
+
+def _second(node: OnnxNode, alpha: float, transposed: bool) -> int:
     weights = node.known(1)
     if weights is not None and weights.dtype == np.float32:
         return node.parameter("weights", np.float32(alpha) * (weights.T if transposed else weights))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from rlx_edge.formats.onnx_integers import Blocks
 from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Shape, TensorType
 from rlx_edge.ir.ops import Concat, Dequantize, Op, Param, Pool, ReduceOp, Reshape, Transpose
 
@@ -38,6 +39,8 @@ class Tensors:
     def __init__(self, builder: GraphBuilder, known: dict[str, Array]) -> None:
         self.builder = builder
         self.known = known
+        self.blocks: dict[str, Blocks] = {}
+        """Known values that the file has as integers with a scale a block."""
         self._ids: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:

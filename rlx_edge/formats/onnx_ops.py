@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlx_edge.formats import (
+    onnx_blocks,
     onnx_elementwise,
     onnx_linear,
     onnx_moves,
@@ -14,6 +15,7 @@ from rlx_edge.formats import (
 from rlx_edge.formats.onnx_node import Builder
 
 OPS: dict[str, Builder] = {
+    **onnx_blocks.OPS,
     **onnx_elementwise.OPS,
     **onnx_linear.OPS,
     **onnx_moves.OPS,

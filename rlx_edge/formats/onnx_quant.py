@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnx.helper
 
+from rlx_edge.formats.onnx_blocks import blocks_of
 from rlx_edge.formats.onnx_integers import ACTIVATIONS, CODES, to_int8
 from rlx_edge.formats.onnx_node import Builder, OnnxNode, RefusedError, Tensors
 from rlx_edge.ir import Array, DType, QuantParams, Requant
@@ -168,7 +169,8 @@ class KnownIntegers:
         axis = next((a.i for a in proto.attribute if a.name == "axis"), 1)
         block = next((a.i for a in proto.attribute if a.name == "block_size"), 0)
         if block and proto.op_type == "DequantizeLinear" and x.dtype.name in CODES:
-            return {proto.output[0]: dequantized_blocks(x, scale, zero, axis, block)}
+            tensors.blocks[proto.output[0]] = blocks_of(x, scale, zero, axis, block)
+            return {proto.output[0]: tensors.blocks[proto.output[0]].real}
         if block or x.dtype not in (np.float32, np.int32) or scale.dtype != np.float32 or scale.ndim > 1:
             return None
         if zero is not None and zero.size not in (1, scale.size):
@@ -190,20 +192,6 @@ def _along(values: Array, rank: int, axis: int) -> Array:
     if values.size > 1:
         shape[axis] = values.size
     return values.reshape(shape)
-
-
-def dequantized_blocks(x: Array, scale: Array, zero: Array | None, axis: int, block: int) -> Array:
-    """The real values of a constant whose `block` values in a row along `axis` share a scale and a zero point."""
-    if not -x.ndim <= axis < x.ndim or block < 1 or scale.dtype != np.float32:
-        raise RefusedError(f"blocks of {block} along axis {axis} of {list(x.shape)}, with scales of {scale.dtype}")
-    count = x.shape[axis]
-    wanted = [*x.shape]
-    wanted[axis] = -(-count // block)
-    if any(list(v.shape) != wanted for v in (scale, zero) if v is not None):
-        raise RefusedError(f"scales {list(scale.shape)} for blocks of {block} along axis {axis} of {list(x.shape)}")
-    places = np.arange(count) // block
-    zeros = np.zeros((), np.int16) if zero is None else np.take(zero.astype(np.int16), places, axis)
-    return np.asarray((x.astype(np.int16) - zeros) * np.take(scale, places, axis), np.float32)
 
 
 def _zero_like(proto: onnx.NodeProto) -> Array:

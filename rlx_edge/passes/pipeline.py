@@ -11,6 +11,7 @@ from rlx_edge.passes.clamp_codes import clamp_codes
 from rlx_edge.passes.clamp_early import clamp_early
 from rlx_edge.passes.clean_shapes import clean_shapes
 from rlx_edge.passes.crop_kernels import crop_kernels
+from rlx_edge.passes.expand_dequant import expand_dequant
 from rlx_edge.passes.finite_masks import finite_masks
 from rlx_edge.passes.fold_batchnorm import fold_batchnorm
 from rlx_edge.passes.fold_code_pads import fold_code_pads
@@ -32,6 +33,7 @@ from rlx_edge.passes.to_nhwc import to_nhwc
 Pass = Callable[[Graph], Graph]
 
 PREPARE: tuple[Pass, ...] = (
+    expand_dequant,
     remove_dead,  # What no output needs must not hinder the passes that ask "is this the only user?".
     fold_constants,
     clean_shapes,

@@ -22,6 +22,7 @@ from rlx_edge.ir.ops import (
     CumProd,
     Cumsum,
     Dequantize,
+    DequantMatMul,
     Expand,
     Gather,
     GatherElements,
@@ -52,7 +53,7 @@ from rlx_edge.ir.ops import (
     Trilu,
     Where,
 )
-from rlx_edge.reference import binary, floating, integer, moving, normalization, reductions, unary
+from rlx_edge.reference import binary, dequant, floating, integer, moving, normalization, reductions, unary
 
 OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
 
@@ -67,6 +68,7 @@ FLOAT: dict[type[Op], OpFunction] = {
     Conv3d: floating.conv3d,
     Pool: floating.pool,
     MatMul: floating.matmul,
+    DequantMatMul: dequant.dequant_matmul,
     Binary: binary.binary,
     Compare: binary.compare,
     Where: binary.where,

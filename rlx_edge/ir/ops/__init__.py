@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlx_edge.ir.ops.base import Layout, Leaf, Op, ShapeError
 from rlx_edge.ir.ops.conv import Conv, Conv3d, ConvTranspose2d, Pool
+from rlx_edge.ir.ops.dequant import DequantMatMul, QuantScheme, SchemeKind
 from rlx_edge.ir.ops.elementwise import (
     Activation,
     ActivationFn,
@@ -44,7 +45,7 @@ from rlx_edge.ir.ops.shape import (
 
 ALL: tuple[type[Op], ...] = (
     *(Input, Param, Constant),
-    *(Quantize, Dequantize, QMatMul, QConv2d),
+    *(Quantize, Dequantize, QMatMul, QConv2d, DequantMatMul),
     *(Conv, ConvTranspose2d, Conv3d, Pool, MatMul),
     *(Binary, Activation, Clamp, Cast, Compare, Where),
     *(Reduce, Softmax, Cumsum, CumProd, ArgMax, ArgMin, TopK, ArgSort),
@@ -77,6 +78,7 @@ __all__ = [
     "ConvTranspose2d",
     "CumProd",
     "Cumsum",
+    "DequantMatMul",
     "Dequantize",
     "Expand",
     "Gather",
@@ -96,6 +98,7 @@ __all__ = [
     "Pool",
     "QConv2d",
     "QMatMul",
+    "QuantScheme",
     "Quantize",
     "Reduce",
     "ReduceOp",
@@ -105,6 +108,7 @@ __all__ = [
     "ScatterElements",
     "ScatterNd",
     "ScatterNdReduction",
+    "SchemeKind",
     "ShapeError",
     "Slice",
     "Softmax",

@@ -1,0 +1,82 @@
+"""The matrix product of float activations with weights that are stored as integers in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from rlx_edge.ir.dtype import DType
+from rlx_edge.ir.ops.base import Op, ShapeError
+from rlx_edge.ir.tensor import Shape, TensorType
+
+
+class SchemeKind(Enum):
+    """How weights are stored. The last three are declared only: K-quants of GGUF, and the two of 4-bit floats."""
+
+    INT8_BLOCK = "Int8Block"
+    INT8_BLOCK_ASYM = "Int8BlockAsym"
+    INT4_BLOCK = "Int4Block"
+    NVFP4_BLOCK = "Nvfp4Block"
+    MXFP4X2 = "Mxfp4x2"
+    GGUF = "Gguf"
+
+
+STORED = {SchemeKind.INT8_BLOCK: DType.I8, SchemeKind.INT8_BLOCK_ASYM: DType.I8, SchemeKind.INT4_BLOCK: DType.I4}
+"""The kinds that are computed, and what their codes are."""
+
+OPERANDS = {SchemeKind.GGUF: 2, SchemeKind.MXFP4X2: 3}
+"""How many operands a scheme has, where it is not 4."""
+
+
+@dataclass(frozen=True)
+class QuantScheme:
+    """`block_size` values in a row along K share a scale and a zero point."""
+
+    kind: SchemeKind
+    block_size: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}({self.block_size})" if self.block_size else self.kind.value
+
+
+@dataclass(frozen=True)
+class DequantMatMul(Op):
+    """x [M, K] f32 times (w_q - zp) * scale: w_q [K, N] i8 or i4, scale and zp [ceil(K / block_size), N] f32.
+
+    zp is zero throughout for a symmetric scheme. Ours: a fifth operand, bias [N] f32, and `clamp`, which bounds the
+    result. reference/dequant.py names the order of the sums, which every implementation keeps.
+    """
+
+    arity: ClassVar[tuple[int, int | None]] = (2, 5)
+    scheme: QuantScheme
+    clamp: tuple[float, float] | None = None
+
+    def display(self) -> str:
+        return f"dequant_matmul({self.scheme})"
+
+    def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        kind, block = self.scheme.kind, self.scheme.block_size
+        wanted = OPERANDS.get(kind, 4)
+        if kind not in STORED:
+            computed = ", ".join(known.value for known in STORED)
+            raise ShapeError(f"weights of the scheme {self.scheme} are not computed; {computed} are")
+        if len(operands) not in (wanted, wanted + 1) or block < 1:
+            raise ShapeError(f"{len(operands)} operands and blocks of {block}; {wanted} are needed, and perhaps a bias")
+        x, w, scale, zero = operands[:4]
+        if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[0]:
+            raise ShapeError(f"x {list(x.shape)} and w {list(w.shape)} are not [M, K] and [K, N]")
+        if w.dtype is not STORED[kind]:
+            raise ShapeError(f"w must be {STORED[kind].value} for {self.scheme}, not {w.dtype.value}")
+        grid = (-(-w.shape[0] // block), w.shape[1])
+        if scale.shape != grid or zero.shape != grid:
+            raise ShapeError(f"scales {list(scale.shape)} and zero points {list(zero.shape)}; {list(grid)} are needed")
+        if len(operands) > wanted and operands[4].shape != grid[1:]:
+            raise ShapeError(f"bias must be [{grid[1]}], not {list(operands[4].shape)}")
+        if any(operand.dtype is not DType.F32 for operand in (x, *operands[2:])):
+            raise ShapeError("x, scales, zero points and bias must be f32")
+        return (x.shape[0], w.shape[1]), DType.F32
+
+    def macs(self, operands: Sequence[TensorType], out: TensorType) -> int:
+        return out.elements * operands[0].shape[1]
