@@ -88,7 +88,7 @@ def _conv(
     x = builder.input("x", activation((draw(st.sampled_from([1, 1, 2])), *size, in_c), x_quant))
     values = weight_values(draw(seeds), (out_c, *kernel, in_c // groups), weights)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, out_c).astype(np.int32)
-    out_quant = _out_quant(draw, x_quant, weight_scales, kernel[0] * kernel[1] * in_c // groups)
+    out_quant = _out_quant(draw, x_quant, weight_scales, kernel[0] * kernel[1] * in_c // groups, weights)
     op = QConv2d(
         *(kernel, stride, padding, (1, 1), groups),
         *(x_quant.zero_point, 0, out_quant.zero_point, real_multipliers(x_quant, weight_quant, out_quant)),
@@ -109,7 +109,7 @@ def dense(draw: Draw, weights: DType = DType.I8) -> Graph:
     x = builder.input("x", activation((rows, k), x_quant))
     values = np.ascontiguousarray(weight_values(draw(seeds), (n, k), weights).T)
     bias = np.random.default_rng(draw(seeds)).integers(-2000, 2001, n).astype(np.int32)
-    out_quant = _out_quant(draw, x_quant, weight_scales, k)
+    out_quant = _out_quant(draw, x_quant, weight_scales, k, weights)
     mult = real_multipliers(x_quant, weight_quant, out_quant)
     op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(clamp(out_quant)))
     operands = [x, builder.param("w", values, weight_quant, dtype=weights), builder.param("b", bias)]
@@ -189,8 +189,10 @@ def _scales(draw: Draw, count: int, axis: int) -> tuple[QuantParams, list[float]
     return x_quant, found, QuantParams(tuple(found), (0,) * len(found), axis if per_channel else None)
 
 
-def _out_quant(draw: Draw, x_quant: QuantParams, weight_scales: list[float], taps: int) -> QuantParams:
-    return QuantParams.per_tensor(output_scale(x_quant, weight_scales, taps, draw(ratios)), draw(zero_points))
+def _out_quant(draw: Draw, x_quant: QuantParams, weight_scales: list[float], taps: int, weights: DType) -> QuantParams:
+    """Small weights: at times for outputs that use the range, so that multipliers come close to 1."""
+    ratio = draw(ratios) * draw(st.sampled_from([1.0, weights.limits[1] / 127]))
+    return QuantParams.per_tensor(output_scale(x_quant, weight_scales, taps, ratio), draw(zero_points))
 
 
 KINDS: dict[str, Callable[[DType], st.SearchStrategy[Graph]]] = {

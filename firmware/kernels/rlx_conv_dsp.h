@@ -7,7 +7,8 @@
  *
  * x [in_h][in_w][in_c], y [out_h][out_w][out_c]. One group, no dilation; any kernel size, stride and padding.
  * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
- * 1 to 31 with K and K + h in int32; and what the weights' form asks for (rlx_gemm_dsp.h, rlx_digits_dsp.h).
+ * 1 to 31 with K and K + h in int32; and what RLX_GEMM_WEIGHTS asks for (rlx_gemm_dsp.h). Of weights of 4 and 2 bits it
+ * proves what rlx_digits_dsp.h says.
  * Scratch: 16 * steps bytes, and, with padding or k_h > 1, four windows (k_h * k_w * in_c bytes, rounded up to words);
  * steps = 2 * k_h * (k_w * in_c / 4) + (k_h * (k_w * in_c % 4) + 1) / 2, made even for weights of 4 and 2 bits.
  * Reads the windows of 4 positions before it writes their outputs; positions go in the order of memory. x and y must

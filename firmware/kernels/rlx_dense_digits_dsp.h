@@ -5,12 +5,11 @@
  * word of their own, zeros behind them, so that nothing is read behind x. 33 instructions (37 with 2 bits) for 32
  * products.
  * RLX_DENSE_ONE_SCALE, which a kernel's file defines: 1 if all channels have one scale, which is not in the stream.
- * The generator proves: weights without zero point; |accumulator| < 2^30, every partial sum included; right shifts of
- * 1 to 31 with K and K + h in int32; and what rlx_digits_dsp.h says.
+ * The generator proves: weights without zero point; and what rlx_digits_dsp.h says.
  * Reads a row of x until all of the row of y is written: a row of x and the same row of y must not overlap.
  *
  * Registers: r0 to r3 A0 to A3 of the first 4 channels, r4 to r7 of the others, r8, r9 x, r10, r11 weights, r12 x's
- * address, lr stream. Later r8 = m, r9 = K, r10 = shift, r11 = t, r12 out. All instructions of a group of 4 values are 32
+ * address, lr stream. Later r8 = m, r9 = K, r10 = e, r11 for a sum, r12 out. All instructions of a group of 4 values are 32
  * bits wide, so that the loop can be entered at any of its groups: `skip` is what the first pass jumps back from the
  * loop's end.
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -37,9 +36,9 @@ typedef struct {
     const int32_t *stream_end, *stream;
     int8_t *out;
     int32_t sum;    /* of x, times RLX_DIGIT_OFFSET */
-    int32_t two_zp; /* with one scale K, and then m and shift - 1 */
+    int32_t two_zp; /* with one scale K, and then m and e */
 #if RLX_DENSE_ONE_SCALE
-    int32_t m, shift;
+    int32_t m, e;
 #endif
 } rlx_dense_product_t;
 
@@ -66,21 +65,21 @@ typedef struct {
     "mov " a0 ", " a0 ", " RLX_DIGITS_TWICE_0 "\n\trsb " a1 ", r8, " a1 ", " RLX_DIGITS_TWICE_1 "\n\t" \
     "rsb " a2 ", r8, " a2 ", " RLX_DIGITS_TWICE_2 "\n\trsb " a3 ", r8, " a3 ", " RLX_DIGITS_TWICE_3 "\n\t"
 
-/* sp: x, x_end, entry, last, stream_end, out, sum, two_zp, and with one scale m, shift. */
+/* sp: x, x_end, entry, last, stream_end, out, sum, two_zp, and with one scale m, e. */
 #if RLX_DENSE_ONE_SCALE
 #define RLX_DENSE_ARGUMENTS "ldm r0, {r1-r11}\n\t"
 #define RLX_DENSE_LOCALS "push {r1-r5, r7-r11}\n\t"
 #define RLX_DENSE_DROP "add sp, sp, #40\n\t"
 #define RLX_DENSE_SCALES "ldrd r9, r8, [sp, #28]\n\tldr r10, [sp, #36]\n\t"
-#define RLX_DENSE_OUTPUT(acc, shift) RLX_DIGITS_REQUANTIZE(acc) "strb " acc ", [r12], #1\n\t"
+#define RLX_DENSE_OUTPUT(acc, e) RLX_DIGITS_REQUANTIZE(acc) "strb " acc ", [r12], #1\n\t"
 #define RLX_DENSE_SCALES_END
 #else
 #define RLX_DENSE_ARGUMENTS "ldm r0, {r1-r9}\n\t"
 #define RLX_DENSE_LOCALS "push {r1-r5, r7-r9}\n\t"
 #define RLX_DENSE_DROP "add sp, sp, #32\n\t"
 #define RLX_DENSE_SCALES
-#define RLX_DENSE_OUTPUT(acc, shift) \
-    "ldr r8, [lr], #4\n\tldrh r10, [lr, #" shift "]\n\tldr r9, [sp, #28]\n\tlsl r9, r9, r10\n\t" \
+#define RLX_DENSE_OUTPUT(acc, e) \
+    "ldr r8, [lr], #4\n\tldrh r10, [lr, #" e "]\n\tldr r9, [sp, #28]\n\tlsl r9, r9, r10\n\t" \
     RLX_DIGITS_REQUANTIZE(acc) "strb " acc ", [r12]\n\tadd r12, r12, r10, lsr #8\n\t"
 #define RLX_DENSE_SCALES_END "add lr, lr, #16\n\t"
 #endif
@@ -158,11 +157,11 @@ static void rlx_dense_multiply(const rlx_dense_product_t *g)
             const uint32_t *four = a + c / RLX_DIGIT_CHANNELS * RLX_DIGIT_CHANNELS;
             const int32_t acc = rlx_digits_accumulator(four, c % RLX_DIGIT_CHANNELS, g->sum / RLX_DIGIT_OFFSET);
 #if RLX_DENSE_ONE_SCALE
-            *out++ = rlx_dsp_requantize(acc, g->m, g->two_zp, g->shift + 1);
+            *out++ = rlx_digits_requantize(acc, g->m, g->two_zp, g->e);
 #else
-            const int32_t shift = rlx_digits_shift(word, RLX_DENSE_CHANNELS, c);
-            *out = rlx_digits_requantize(acc, word[c], g->two_zp, shift);
-            out += shift >> 8;
+            const int32_t e_word = rlx_digits_e_word(word, RLX_DENSE_CHANNELS, c);
+            *out = rlx_digits_requantize(acc, word[c], rlx_digits_offset(g->two_zp, e_word), e_word);
+            out += e_word >> 8;
 #endif
         }
         word += RLX_DENSE_SCALE_WORDS;
@@ -223,7 +222,7 @@ static void rlx_dense_rows(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y,
     const bool more = p->out_c % RLX_DENSE_CHANNELS != 0;
     g.two_zp = p->offset;
     g.m = p->multiplier;
-    g.shift = p->shift - 1;
+    g.e = p->shift;
 #else
     const int32_t *const first = p->stream + 1;
     const int32_t *const whole_end =

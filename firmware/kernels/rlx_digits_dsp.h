@@ -10,7 +10,7 @@
  * a BIC or AND with a constant between two SMLADs, of 2 values of k each. All of that holds modulo 2^32. A0 is B^3 times
  * channel 0's accumulator, A1 - A0 is B^2 times channel 1's, A2 - A1 is B times channel 2's, A3 - A2 is channel 3's;
  * those of the channels 1 to 3 are B/2 * S too large, S being the sum of all x: it is taken off at the end, once found.
- * The generator proves that each of these four fits in int32. (SMLAD sets the flag Q on the way.)
+ * The generator proves that each of these four differences fits in int32. (SMLAD sets the flag Q on the way.)
  *
  * The stream is a run of int32 words, in the order in which they are read:
  *     2 * out_zp + 1, unless there is one scale for all channels
@@ -19,10 +19,15 @@
  *         per 2 steps of 2 values of k, (k0, k2) and (k1, k3):
  *             with 4 bits 2 words: the first step's numbers as int16, the second step's
  *             with 2 bits 1 word: in bytes 0 and 2 the first step's, in bytes 1 and 3 the second step's
- *         unless there is one scale: 4 (8) int32 multipliers; then as many uint16 shift - 1 + 256 * (next channel's output
- *         address - this one's). A channel may come again (to fill the last 4 or 8): it is computed and written again.
+ *         unless there is one scale: 4 (8) int32 multipliers; then as many uint16 e + 256 * (next channel's output address
+ *         - this one's). A channel may come again (to fill the last 4 or 8): it is computed and written again.
  *
- * Requantization (rlx_dsp.h) with K = (2 * out_zp + 1) << (shift - 1), which is the same number as there.
+ * Requantization. Multipliers are often 1/2 or more where weights are few steps wide, so right shifts by e = 0 are taken,
+ * which rlx_dsp.h has none of. With h = (acc * m + 2^30) >> 31, by SMMULR of 2 acc, and K = (2 * out_zp + 1) << e:
+ *     (K + (acc >> 31) + 2 h) >> (e + 1), saturated to int8
+ * For e >= 1 that is rlx_dsp.h's (out_zp << e + 2^(e-1) + (acc >> 31) + h) >> e: K is even, and 2 h and -1 are less than
+ * 2 h. For e = 0 it is out_zp + h: 1 and 0 are less than 2.
+ * The generator proves 0 <= e <= 30, 0 <= m, |acc| < 2^30, and that the sums fit in int32.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DIGITS_DSP_H
@@ -65,9 +70,9 @@ enum { RLX_DIGIT_OFFSET = 1 << RLX_DIGIT_BITS };
 #endif
 #define RLX_DIGITS_TWICE_3 "lsl #1"
 
-/* The requantization: of twice the accumulator, with r8 = m, r10 = shift - 1 (low byte), r9 = K and r11 for t. */
+/* The requantization: of twice the accumulator, with r8 = m, r9 = K, r10 = e (low byte) and r11 for a sum. */
 #define RLX_DIGITS_REQUANTIZE(acc) \
-    "add r11, r9, " acc ", asr #31\n\tsmmlar " acc ", " acc ", r8, r11\n\t" \
+    "add r11, r9, " acc ", asr #31\n\tsmmulr " acc ", " acc ", r8\n\tadd " acc ", r11, " acc ", lsl #1\n\t" \
     "asr " acc ", " acc ", r10\n\tssat " acc ", #8, " acc ", asr #1\n\t"
 
 #else
@@ -98,16 +103,24 @@ static inline int32_t rlx_digits_accumulator(const uint32_t a[RLX_DIGIT_CHANNELS
     return own - RLX_DIGIT_OFFSET / 2 * sum;
 }
 
-/* Of the scales of n channels: the multiplier's word is scales[i]; this is what the uint16 behind all of them says. */
-static inline int32_t rlx_digits_shift(const int32_t *scales, int32_t n, int32_t i)
+/* Of the scales of n channels: the multiplier is scales[i]; this is what the uint16 behind all of them says. */
+static inline int32_t rlx_digits_e_word(const int32_t *scales, int32_t n, int32_t i)
 {
     return (int32_t)((uint32_t)scales[n + i / 2] >> (16 * (i % 2)) & 0xFFFFu);
 }
 
-static inline int8_t rlx_digits_requantize(int32_t acc, int32_t m, int32_t two_zp, int32_t shift)
+/* e is the low byte of e_word. */
+static inline int8_t rlx_digits_requantize(int32_t acc, int32_t m, int32_t k, int32_t e_word)
 {
-    const int32_t k = (int32_t)((uint32_t)two_zp << (shift & 0xFF));
-    return rlx_dsp_requantize(acc, m, k, (shift & 0xFF) + 1);
+    const int32_t high = (int32_t)(((int64_t)acc * m + (INT64_C(1) << 30)) >> 31);
+    const int32_t v = (k + (acc >> 31) + 2 * high) >> (e_word & 0xFF) >> 1;
+    return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
+}
+
+/* K = two_zp << e. */
+static inline int32_t rlx_digits_offset(int32_t two_zp, int32_t e_word)
+{
+    return (int32_t)((uint32_t)two_zp << (e_word & 0xFF));
 }
 
 #endif

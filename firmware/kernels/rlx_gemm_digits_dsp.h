@@ -10,7 +10,7 @@
  *        coincide when their activations are equal.
  *
  * Registers: r0 to r7 A0 to A3 (r0, r2, r4, r6: the first position's; r1, r3, r5, r7: the second one's), r8, r9 weights,
- * r10, r11 activations, r12 x, lr stream, which runs on into the scales. Later r8 = m, r9 = K, r10 = shift, r11 = t, r12
+ * r10, r11 activations, r12 x, lr stream, which runs on into the scales. Later r8 = m, r9 = K, r10 = e, r11 for a sum, r12
  * out. All instructions of a step are 32 bits wide, so that the loop can be entered at any two steps: `skip` is what the
  * first pass jumps back from the loop's end.
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -68,10 +68,10 @@ static inline int32_t rlx_gemm_skip(int32_t steps)
     "smlad r2, r10, " w ", r2\n\tsmlad r3, r11, " w ", r3\n\t" RLX_DIGITS_CLEAR_1(w) \
     "smlad r0, r10, " w ", r0\n\tsmlad r1, r11, " w ", r1\n\t"
 
-/* m lies at lr, the shift behind all multipliers; once position 0's output is stored, r0 is the distance to position 1's. */
-#define RLX_GEMM_CHANNEL(acc_0, acc_1, shift, offset) \
+/* m lies at lr, e behind all multipliers; once position 0's output is stored, r0 is the distance to position 1's. */
+#define RLX_GEMM_CHANNEL(acc_0, acc_1, e, offset) \
     "ldr r8, [lr], #4\n\t" \
-    "ldrh r10, [lr, #" shift "]\n\t" \
+    "ldrh r10, [lr, #" e "]\n\t" \
     "ldr r9, [sp, #28]\n\t" \
     "lsl r9, r9, r10\n\t" \
     RLX_DIGITS_REQUANTIZE(acc_0) "strb " acc_0 ", [r12]\n\t" offset \
@@ -186,12 +186,13 @@ static void rlx_gemm_half(const rlx_gemm_half_t *g)
         rlx_gemm_add(g, quad, 0, a[0]);
         rlx_gemm_add(g, quad, 1, a[1]);
         for (int32_t c = 0; c < RLX_DIGIT_CHANNELS; c++) {
-            const int32_t shift = rlx_digits_shift(scales, RLX_DIGIT_CHANNELS, c);
+            const int32_t e_word = rlx_digits_e_word(scales, RLX_DIGIT_CHANNELS, c);
+            const int32_t k = rlx_digits_offset(g->two_zp, e_word);
             for (int32_t i = 0; i < 2; i++) {
                 const int32_t acc = rlx_digits_accumulator(a[i], c, g->sums[i] / RLX_DIGIT_OFFSET);
-                out[i * g->offset] = rlx_digits_requantize(acc, scales[c], g->two_zp, shift);
+                out[i * g->offset] = rlx_digits_requantize(acc, scales[c], k, e_word);
             }
-            out += shift >> 8;
+            out += e_word >> 8;
         }
         quad = scales + 6;
     }

@@ -24,8 +24,8 @@ from rlx_edge.ir.ops import QConv2d
 from rlx_edge.ir.ops.conv import pad_sides
 
 POSITIONS = 4
-DIGITS_UNROLL, DIGITS_BITS = 4, 30
-"""Of kernels of 4 and 2 bits: times 2 steps in a row; |accumulator| is proved to be below 2^30."""
+DIGITS_UNROLL = 4
+"""Of kernels of 4 and 2 bits: times 2 steps in a row."""
 
 FIELDS = (
     *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
@@ -120,12 +120,13 @@ def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
     found = _numbers(graph, node)
     if isinstance(found, str):
         return found
-    w, offsets, order = found
+    w, order = found
     refused = proofs.limit_accumulators(w, form.bits)
     if form is JOINED:
         refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), 2))
-    if refused is not None:
-        return refused
+    offsets = proofs.offsets(w)
+    if refused is not None or isinstance(offsets, str):
+        return refused or str(offsets)
     stream, work = pack(w, offsets, order, form), partial(_work, unroll=form.unroll)
     return _calls(
         graph, node, form.kernel, len(order), stream, work, w.text + (proofs.JOINED_TEXT if form is JOINED else "")
@@ -137,28 +138,23 @@ def _lower_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> t
     found = _numbers(graph, node)
     if isinstance(found, str):
         return found
-    w, _, order = found
-    refused = proofs.limit_accumulators(w, DIGITS_BITS)
-    refused = refused or digits.refused(w, packing.channel_groups(len(w.rows), digits_dsp.CHANNELS))
-    if refused is not None:
-        return refused
+    w, order = found
+    refused = digits.refused(w, packing.channel_groups(len(w.rows), digits_dsp.CHANNELS))
+    offsets = proofs.offsets_of_doubled(w)
+    if refused is not None or isinstance(offsets, str):
+        return refused or str(offsets)
     even = np.pad(order, ((0, len(order) % 2), (0, 0)), constant_values=-1)
     return _calls(graph, node, kernel, len(even), pack_digits(w, even, digits), _work_digits, w.text)
 
 
-def _numbers(graph: Graph, node: Node) -> tuple[Weighted, Array, Array] | str:
-    """The layer's numbers, K per channel and the steps, when what all kernels here need holds."""
+def _numbers(graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
+    """The layer's numbers and the steps, when what all kernels here need holds."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
     if op.groups != 1 or op.dilation != (1, 1):
         return "it has groups or dilation"
     w = proofs.weighted(graph, node)
-    if isinstance(w, str):
-        return w
-    offsets = proofs.offsets(w)
-    if isinstance(offsets, str):
-        return offsets
-    return w, offsets, step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3])
+    return w if isinstance(w, str) else (w, step_order(op.kernel_size[0], op.kernel_size[1] * x.type.shape[3]))
 
 
 def _calls(

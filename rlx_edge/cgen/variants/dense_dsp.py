@@ -129,17 +129,18 @@ def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
 
 def dense_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> tuple[Call, ...] | str:
     """The call of a kernel for weights of 4 or 2 bits, or why it cannot compute the node."""
-    found = _offsets(graph, node)
-    if isinstance(found, str):
-        return found
-    w, offsets = found
+    w = proofs.weighted(graph, node)
+    if isinstance(w, str):
+        return w
+    offsets = proofs.offsets_of_doubled(w)
+    if isinstance(offsets, str):
+        return offsets
     one_scale = "multiplier" in kernel.fields
     scale = _one_scale(w, offsets, DIGITS_CHANNELS) if one_scale else {}
     if isinstance(scale, str):
         return scale
     octets = (packing.ending_groups if one_scale else packing.channel_groups)(len(w.rows), DIGITS_CHANNELS)
-    refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
-    refused = refused or digits.refused(w, octets.reshape(-1, digits_dsp.CHANNELS))
+    refused = digits.refused(w, octets.reshape(-1, digits_dsp.CHANNELS))
     return refused or _call(graph, node, kernel, w, scale, pack_digits(w, octets, digits, one_scale=one_scale))
 
 

@@ -11,8 +11,7 @@ from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.ir import Array
 
 CHANNELS = 4
-GROUP = 4
-"""Values of k in 2 steps."""
+ACCUMULATOR_BITS = 30
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Digits:
     def refused(self, w: Weighted, quads: Array) -> str | None:
         """Why channels [n, 4] cannot be told from each other, or why there are other weights."""
         outside = proofs.limit_weights(w, -self.offset, self.offset - 1)
+        outside = outside or proofs.limit_accumulators(w, ACCUMULATOR_BITS)
         if outside is not None:
             return outside
         added = self.offset * 128 * w.rows.shape[1] * (np.arange(CHANNELS) > 0)
@@ -64,4 +64,4 @@ def zero_point(w: Weighted) -> Array:
 
 def scales(w: Weighted, channels: Array, moves: Array) -> tuple[Array, Array]:
     """Multipliers, and shifts with the steps to the next channel, of an even number of channels."""
-    return packing.int32(w.multipliers[channels]), packing.int16(w.shifts[channels] - 1 + 256 * moves)
+    return packing.int32(w.multipliers[channels]), packing.int16(w.shifts[channels] + 256 * moves)

@@ -143,6 +143,20 @@ def offsets(w: Weighted) -> Array | str:
     return k
 
 
+def offsets_of_doubled(w: Weighted) -> Array | str:
+    """K = (2 out_zp + 1) << s per channel, int64, for kernels that add it to twice the rescaled accumulator and shift
+    right by s + 1, also where s is 0 (rlx_digits_dsp.h). Proved: shifts are 0 to 30, and the sums fit in int32."""
+    refused = limit_shifts(w, 0, 30)
+    if refused is not None:
+        return refused
+    k = np.int64(2 * w.out_zp + 1) << w.shifts
+    outside = np.abs(k) + 2 * _largest_rescaled(w) + 1 >= 1 << 31
+    if outside.any():
+        channel = int(outside.argmax())
+        return f"channel {channel}: zero point << {int(w.shifts[channel])} does not fit in int32"
+    return np.asarray(k)
+
+
 JOINED_BITS = 23
 JOINED_TEXT = ", two channels' weights joined fit in int16"
 
