@@ -33,7 +33,7 @@ from rlx_edge.quant.quantize import apply_recipe
 from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.rounding import damped
 from rlx_edge.quant.schemes import WEIGHT_DTYPES, WEIGHT_MAX
-from rlx_edge.quant.widths import MSE, NEAREST, everywhere
+from rlx_edge.quant.widths import MSE, NEAREST, LayerRule, everywhere
 from rlx_edge.reference import run
 from rlx_edge.reference.fixedpoint import quantize_f32
 
@@ -75,6 +75,31 @@ def test_weights_on_the_grid_are_found(seed: int, size: tuple[int, int, int], bi
     problem = Problem(codes * scales[..., None], moments_of(rng, size[0], size[2]), np.full(size[:2], 1e-9), most)
     found, found_scales = solve(problem, FRACTIONS[bits])
     assert np.array_equal(found, codes) and np.allclose(found_scales, scales)
+
+
+@given(seeds, sizes, st.sampled_from([4, 3, 2]))
+def test_a_shared_scale_is_one(seed: int, size: tuple[int, int, int], bits: int) -> None:
+    rng, most = np.random.default_rng(seed), WEIGHT_MAX[bits]
+    exact, least = rng.standard_normal(size), np.full(size[:2], 1e-9)
+    moments = moments_of(rng, size[0], size[2])
+    codes, scales = solve(Problem(exact, moments, least, most, shared=True), FRACTIONS[bits])
+    assert len(np.unique(scales)) == 1 and np.abs(codes).max() <= most
+    own = Problem(exact, moments, least, most)
+    free_codes, free = solve(own, FRACTIONS[bits])
+    assert own.error(free_codes, free).sum() <= own.error(codes, scales).sum() * 1.3 + 1e-12
+
+
+@pytest.mark.parametrize("method", [NEAREST, MSE, "adaptive", "gptq"])
+def test_layers_with_one_scale(method: str) -> None:
+    graph = load(DIGITS / "digits.onnx")
+    data = load_data(DIGITS / "digits_calibration.npz", graph, samples="0:32")
+    rules = (LayerRule("*", 4), LayerRule(":dense", 4, method, "tensor"))
+    found = apply_recipe(graph, data, Recipe(bias_correction=True, weights=rules)).graph
+    for node in found.nodes:
+        if isinstance(node.op, QConv2d | QMatMul):
+            quant = found.operand_types(node)[1].quant
+            assert quant is not None and (quant.axis is None) == isinstance(node.op, QMatMul)
+    assert quality(graph, found, data).output_sqnr_db > 15
 
 
 @given(seeds, sizes)

@@ -41,7 +41,7 @@ from rlx_edge.quant.schemes import (
     constant_params,
     quantize_weights,
 )
-from rlx_edge.quant.widths import LayerRule, rules_of
+from rlx_edge.quant.widths import PER_TENSOR, LayerRule, rules_of
 
 OWN_RANGE: tuple[type[Op], ...] = (Input, Conv, MatMul, Binary, Activation, Clamp, Reduce, Concat)
 """Ops whose output gets parameters of its own."""
@@ -88,7 +88,7 @@ def assign(graph: Graph, ranges: Mapping[str, Range], rules: Sequence[LayerRule]
         fusion = fusions[id]
         x_scale = params[fusion.anchor.inputs[0]].scale
         weights, bias = float_weights(graph, fusion), float_bias(graph, fusion)
-        layers[id] = quantize_weights(weights, weight_axis(fusion), bias, x_scale, rule.bits)
+        layers[id] = quantize_weights(weights, weight_axis(fusion), bias, x_scale, rule.bits, rule.scales == PER_TENSOR)
     return Assignment(graph, fusions, params, layers)
 
 

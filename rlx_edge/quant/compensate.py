@@ -14,15 +14,16 @@ layers lost. The least-squares scale holds the gain that a channel's outputs nee
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlx_edge.ir import Array, QuantParams
-from rlx_edge.quant.assign import float_bias, float_weights, weight_axis
+from rlx_edge.ir import Array
+from rlx_edge.quant.assign import float_bias, float_weights
 from rlx_edge.quant.layerwise import LayerInputs
 from rlx_edge.quant.rounding import MOST_INPUTS, as_matrices, damped, descend, from_matrices, joint_moments, ridge
-from rlx_edge.quant.schemes import BIAS_MAX, SMALLEST_SCALE, WEIGHT_MAX, QuantizedWeights, quantize_bias
+from rlx_edge.quant.schemes import BIAS_MAX, SMALLEST_SCALE, WEIGHT_MAX, QuantizedWeights, params_like, quantize_bias
 
 BLOCK = 64
 """Weights rounded between two products with the rest of the matrix."""
@@ -45,13 +46,18 @@ class Problem:
     """Find codes q and scales s with the least (s q - exact) moments (s q - exact)' for every output channel.
 
     exact: [groups, outputs, K]; moments: [groups, K, K], positive definite; least: the smallest scales [groups,
-    outputs] that may be; most: the largest magnitude of a code.
+    outputs] that may be; most: the largest magnitude of a code; shared: all channels have one scale.
     """
 
     exact: Array
     moments: Array
     least: Array
     most: int
+    shared: bool = False
+
+    def together(self, values: Array, join: Callable[[Array], Array]) -> Array:
+        """Values of each channel; where the scale is shared, what they are together."""
+        return np.full_like(values, join(values)) if self.shared else values
 
     def error(self, codes: Array, scales: Array) -> Array:
         """What is to be lessened, [..., groups, outputs]."""
@@ -61,8 +67,9 @@ class Problem:
     def best_scales(self, codes: Array, scales: Array) -> Array:
         """The least-squares scales of codes; `scales` for channels that are all zeros."""
         weighed = np.matmul(codes, self.moments)
-        power = np.einsum("gok,gok->go", weighed, codes)
-        wanted = np.divide(np.einsum("gok,gok->go", weighed, self.exact), power, out=scales.copy(), where=power > 0)
+        power = self.together(np.einsum("gok,gok->go", weighed, codes), np.sum)
+        aim = self.together(np.einsum("gok,gok->go", weighed, self.exact), np.sum)
+        wanted = np.divide(aim, power, out=scales.copy(), where=power > 0)
         return np.where(wanted > 0, np.maximum(wanted, self.least), scales)
 
 
@@ -80,11 +87,11 @@ def compensate(inputs: LayerInputs, centered: bool = True) -> QuantizedWeights:
     least = np.maximum(np.abs(bias) / (inputs.operand_scale * BIAS_MAX), SMALLEST_SCALE).reshape(exact.shape[:2])
     moments, joint = joint_moments(inputs, centered)
     wanted = best_weights(exact, moments, joint)
-    problem = Problem(wanted, damped(moments, DAMPING) + tiny(moments), least, WEIGHT_MAX[layer.bits])
+    shared = layer.weight_params.axis is None
+    least = np.full_like(least, least.max()) if shared else least
+    problem = Problem(wanted, damped(moments, DAMPING) + tiny(moments), least, WEIGHT_MAX[layer.bits], shared)
     codes, scales = solve(problem, FRACTIONS[layer.bits])
-    params = QuantParams(
-        tuple(float(np.float32(s)) for s in scales.ravel()), (0,) * bias.size, weight_axis(inputs.fusion)
-    )
+    params = params_like(layer, scales)
     rounded = from_matrices(anchor, codes.astype(np.int8), layer.weights.shape)
     stored, bias_params = quantize_bias(bias, params, inputs.operand_scale)
     return replace(layer, weights=rounded, weight_params=params, bias=stored, bias_params=bias_params)
@@ -106,14 +113,14 @@ def tiny(moments: Array) -> Array:
 def solve(problem: Problem, fractions: Array) -> tuple[Array, Array]:
     """Codes [groups, outputs, K] and scales [groups, outputs]."""
     largest = np.abs(problem.exact).max(axis=2)
-    largest = np.where(largest > 0, largest, largest.max() or 1.0) / problem.most
+    largest = problem.together(np.where(largest > 0, largest, largest.max() or 1.0) / problem.most, np.max)
     order, factor = elimination(problem.moments)
     best = np.full(largest.shape, np.inf)
     codes, scales = np.zeros_like(problem.exact), largest
     for fraction in fractions:
         tried = np.maximum(largest * fraction, problem.least)
         found = round_in_turn(problem.exact, tried, order, factor, problem.most)
-        error = problem.error(found, tried)
+        error = problem.together(problem.error(found, tried), np.sum)
         better = error < best
         best = np.where(better, error, best)
         codes, scales = np.where(better[..., None], found, codes), np.where(better, tried, scales)

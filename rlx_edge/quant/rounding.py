@@ -45,7 +45,8 @@ def round_adaptively(inputs: LayerInputs, centered: bool = True) -> QuantizedWei
     exact = as_matrices(anchor, float_weights(inputs.graph, inputs.fusion).astype(np.float64))
     if exact.shape[2] > MOST_INPUTS:
         return layer
-    steps = np.array(layer.weight_params.scales).reshape(exact.shape[0], -1, 1)
+    scales = np.array(layer.weight_params.scales)
+    steps = np.broadcast_to(scales, exact.shape[0] * exact.shape[1]).reshape(*exact.shape[:2], 1)
     nearest = as_matrices(anchor, layer.weights.astype(np.float64))
     codes = descend(exact / steps, nearest, damped(second_moments(inputs, centered)), WEIGHT_MAX[layer.bits])
     return replace(layer, weights=from_matrices(anchor, codes.astype(np.int8), layer.weights.shape))

@@ -62,13 +62,17 @@ class QuantizedWeights:
         return WEIGHT_DTYPES[self.bits]
 
 
-def quantize_weights(weights: Array, axis: int, bias: Array, x_scale: float, bits: int = 8) -> QuantizedWeights:
+def quantize_weights(
+    weights: Array, axis: int, bias: Array, x_scale: float, bits: int = 8, per_tensor: bool = False
+) -> QuantizedWeights:
     """Weights with output channels along `axis`, rounded to nearest, and their bias [C] in real values.
 
     A channel's scale is max|w| / WEIGHT_MAX[bits], raised where the bias would not fit int32 otherwise. A channel of
-    zeros takes the largest scale of the others.
+    zeros takes the largest scale of the others. `per_tensor`: the largest scale is that of all channels.
     """
     params = weight_params(weights, axis, bias, x_scale, bits)
+    if per_tensor:
+        params = QuantParams.per_tensor(max(params.scales), 0)
     steps, _ = params.broadcast(weights.ndim)
     most = WEIGHT_MAX[bits]
     q = np.clip(round_half_away(weights.astype(np.float64) / steps), -most, most).astype(np.int8)
@@ -86,11 +90,19 @@ def weight_params(weights: Array, axis: int, bias: Array, x_scale: float, bits: 
 
 
 def quantize_bias(bias: Array, weight_params: QuantParams, x_scale: float) -> tuple[Array, QuantParams]:
-    """A bias [C] in real values as int32 at x_scale * w_scale, and its parameters."""
+    """A bias [C] in real values as int32 at x_scale * w_scale, and its parameters, of all channels or of each."""
     scales = np.array(weight_params.scales) * x_scale
     # The bounds matter only where the largest scale is too small for the bias.
     q = np.clip(round_half_away(bias.astype(np.float64) / scales), -2 * BIAS_MAX, 2 * BIAS_MAX - 1).astype(np.int32)
-    return q, QuantParams(tuple(float(s) for s in scales), (0,) * len(scales), 0)
+    axis = None if weight_params.axis is None else 0
+    return q, QuantParams(tuple(float(s) for s in scales), (0,) * len(scales), axis)
+
+
+def params_like(layer: QuantizedWeights, scales: Array) -> QuantParams:
+    """Parameters of a layer's weights with other scales [C]; with the first one alone where it has one for all."""
+    axis = layer.weight_params.axis
+    kept = tuple(_float32(float(s)) for s in (scales.ravel()[:1] if axis is None else scales.ravel()))
+    return QuantParams(kept, (0,) * len(kept), axis)
 
 
 def constant_params(values: Array) -> QuantParams:

@@ -7,6 +7,7 @@ A recipe file is TOML:
     ":first" = 8
     ":depthwise" = { bits = 4, method = "mse" }
     "block_3*" = { bits = 2 }
+    ":dense" = { bits = 4, scales = "tensor" }
 
 A pattern is a layer's name, with * and ? as in a shell, or a kind: see KINDS.
 """
@@ -34,22 +35,29 @@ METHODS: Mapping[str, str] = {
 }
 
 
+PER_CHANNEL, PER_TENSOR = "channel", "tensor"
+
+
 @dataclass(frozen=True)
 class LayerRule:
-    """Bits and method for the layers that a pattern matches; method None: gptq below 8 bits, the effort's at 8.
+    """Bits, method and scales for the layers that a pattern matches.
 
-    Raises EdgeError for bits or a method that do not exist.
+    method None: gptq below 8 bits, the effort's at 8. scales: one a `channel`, or one for the `tensor`, which saves its
+    multipliers. Raises EdgeError for bits, a method or scales that do not exist.
     """
 
     pattern: str
     bits: int
     method: str | None = None
+    scales: str = PER_CHANNEL
 
     def __post_init__(self) -> None:
         if self.bits not in WEIGHT_MAX:
             raise EdgeError(f"weights of {self.bits} bits for {self.pattern!r}; there are {_listed(WEIGHT_MAX)}")
         if self.method is not None and self.method not in METHODS:
             raise EdgeError(f"no method {self.method!r} for {self.pattern!r}; there are {_listed(METHODS)}")
+        if self.scales not in (PER_CHANNEL, PER_TENSOR):
+            raise EdgeError(f"no scales {self.scales!r} for {self.pattern!r}; there are {PER_CHANNEL}, {PER_TENSOR}")
 
 
 @dataclass(frozen=True)
@@ -95,17 +103,21 @@ def read_rules(text: str) -> tuple[LayerRule, ...]:
     return tuple(_rule(path, pattern, value) for pattern, value in layers.items())
 
 
+_FIELDS: Mapping[str, Sequence[str]] = {"bits": (), "method": tuple(METHODS), "scales": (PER_CHANNEL, PER_TENSOR)}
+"""Of a line of a recipe file; with the names that a field takes."""
+
+
 def _rule(path: Path, pattern: str, value: object) -> LayerRule:
-    fields = {"bits": value} if type(value) is int else value
-    if not isinstance(fields, dict) or not set(fields) <= {"bits", "method"} or type(fields.get("bits")) is not int:
+    given = {"bits": value} if type(value) is int else value
+    if not isinstance(given, dict) or not set(given) <= set(_FIELDS) or type(given.get("bits")) is not int:
         raise EdgeError(f'{path}: {pattern!r} should be bits, or {{ bits = 4, method = "gptq" }}, not {value!r}')
-    method = fields.get("method")
-    if method is not None and not isinstance(method, str):
-        raise EdgeError(f"{path}: the method of {pattern!r} is a name ({_listed(METHODS)}), not {method!r}")
+    for name, known in _FIELDS.items():
+        if known and not isinstance(given.get(name, ""), str):
+            raise EdgeError(f"{path}: {name} of {pattern!r} is one of {_listed(known)}, not {given[name]!r}")
     if pattern.startswith(":") and pattern not in KINDS:
         raise EdgeError(f"{path}: no kind {pattern!r}; there are {_listed(KINDS)}")
     try:
-        return LayerRule(pattern, fields["bits"], method)
+        return LayerRule(pattern, **given)
     except EdgeError as error:
         raise EdgeError(f"{path}: {error}") from None
 
