@@ -9,7 +9,8 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx_models import random_array
+from onnx import helper
+from onnx_models import make_model, random_array
 from random_models import image_models
 
 from rlx_edge.cgen.bundle import generate
@@ -138,6 +139,17 @@ def test_layers_that_see_nothing_are_still_quantized() -> None:
     zero = np.zeros((1, 3, 3))
     exact = np.ones((1, 2, 3))
     assert np.allclose(best_weights(exact, zero, zero), exact)
+
+
+def test_inputs_that_hardly_vary_are_quantized() -> None:
+    """Squares of their values would leave nothing of their variance in float32."""
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.standard_normal((16, 8)).astype(np.float32)}
+    model = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (1, 16)}, ["y"], weights)
+    values = (100 + rng.standard_normal((64, 16)) * 1e-2).astype(np.float32)
+    graph = load_onnx(model.SerializeToString())
+    found = apply_recipe(graph, Data({"x": values}), Recipe(bias_correction=True, weights=everywhere(4))).graph
+    assert quality(graph, found, Data({"x": values})).output_sqnr_db > 30
 
 
 def sqnr(weights: int, method: str | None, level: dict[str, bool]) -> float:

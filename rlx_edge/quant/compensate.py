@@ -135,7 +135,8 @@ def elimination(moments: Array) -> tuple[Array, Array]:
     inverse U' U = moments^-1, whose row k says how the error of weight k is spread over the later ones."""
     order = np.argsort(-np.einsum("gkk->gk", moments), axis=1, kind="stable")
     sorted_moments = np.take_along_axis(np.take_along_axis(moments, order[:, :, None], 1), order[:, None, :], 2)
-    return order, np.linalg.cholesky(np.linalg.inv(sorted_moments)).transpose(0, 2, 1)
+    backward = np.linalg.cholesky(sorted_moments[:, ::-1, ::-1])[:, ::-1, ::-1]  # upper: moments = R R'
+    return order, np.linalg.inv(backward)
 
 
 def round_in_turn(exact: Array, scales: Array, order: Array, factor: Array, most: int) -> Array:

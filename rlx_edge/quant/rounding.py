@@ -92,28 +92,37 @@ def joint_moments(inputs: LayerInputs, centered: bool) -> tuple[Array, Array]:
 
 
 def _moments(inputs: LayerInputs, centered: bool, beside: list[list[Array]]) -> list[Array]:
-    """E[z x'] for each z of `beside`, a list of one array a batch."""
+    """E[z x'] for each z of `beside`, a list of one array a batch.
+
+    Products are made of distances from the first batch's means: where inputs vary little, squares of the values
+    themselves would leave nothing of that in float32.
+    """
     anchor, unit = inputs.fusion.anchor, np.float32(2.0 ** np.frexp(inputs.operand_scale)[1])
     taps = as_matrices(anchor, inputs.layer.weights).shape[2]
     positions = inputs.node.type.elements // inputs.node.type.shape[-1]
     enough = min(max(POSITIONS_PER_WEIGHT * taps, LEAST_POSITIONS), MOST_POSITIONS)
     stride = max(1, positions * sum(len(values) for values in inputs.quantized) // enough)
     step = max(1, BLOCK_BYTES // (4 * taps * getattr(anchor.op, "groups", 1) * max(1, positions // stride)))
+    near: list[Array] = []
     sums, means, count = [np.zeros(()) for _ in beside], [np.zeros(()) for _ in beside], 0
     for batch, values in enumerate(inputs.quantized):
         for start in range(0, len(values), step):
             part = slice(start, start + step)
-            rows = input_rows(anchor, values[part], stride) / unit
-            for i, others in enumerate(beside):
-                same = others[batch] is values
-                other = rows if same else input_rows(anchor, others[batch][part], stride) / unit
-                sums[i] = sums[i] + np.matmul(other.transpose(0, 2, 1), rows)
-                means[i] = means[i] + other.sum(axis=1, dtype=np.float64)
-            count += rows.shape[1]
-    found = [np.asarray(total, np.float64) / count for total in sums]
-    if not centered:
-        return found
-    return [m - mean[:, :, None] * means[0][:, None, :] / count**2 for m, mean in zip(found, means, strict=True)]
+            found = [input_rows(anchor, others[batch][part], stride) / unit for others in beside]
+            near = near or [rows.mean(axis=1, keepdims=True) for rows in found]
+            found = [rows - center for rows, center in zip(found, near, strict=True)]
+            for i, rows in enumerate(found):
+                sums[i] = sums[i] + np.matmul(rows.transpose(0, 2, 1), found[0])
+                means[i] = means[i] + rows.sum(axis=1, dtype=np.float64)
+            count += found[0].shape[1]
+    means = [mean / count for mean in means]
+    spread = [
+        np.asarray(s, np.float64) / count - m[:, :, None] * means[0][:, None] for s, m in zip(sums, means, strict=True)
+    ]
+    if centered:
+        return spread
+    whole = [mean + center[:, 0] for mean, center in zip(means, near, strict=True)]
+    return [s + mean[:, :, None] * whole[0][:, None] for s, mean in zip(spread, whole, strict=True)]
 
 
 def damped(moments: Array, share: float = DAMPING) -> Array:
