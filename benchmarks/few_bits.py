@@ -16,7 +16,7 @@ from rlx_edge import api
 from rlx_edge.data import Data
 from rlx_edge.ir import Graph
 from rlx_edge.quant.recipe import effort
-from rlx_edge.quant.widths import LayerRule, everywhere
+from rlx_edge.quant.widths import PER_CHANNEL, PER_TENSOR, LayerRule, everywhere
 from rlx_edge.resources import digits_dir
 
 MIXED = (*everywhere(2), *(LayerRule(kind, 4) for kind in (":first", ":last", ":depthwise")))
@@ -27,8 +27,9 @@ WITHOUT_DATA = ("ad",)
 SAMPLES = 128
 
 HEAD = """Float models quantized with `--weights 8`, `4`, and ternary with the first, the last and the depthwise layers
-at 4 bits; `--optimize balanced`. What is saved is in the weights: kernels and start-up stay. ad has no data here: its
-ranges and codes come from random inputs, on which its costs do not depend. Accuracy: [accuracy](accuracy.md)."""
+at 4 bits; `--optimize balanced`. What is saved is in the weights: kernels and start-up stay. Accuracy:
+[accuracy](accuracy.md). ad has no data here: its ranges and codes come from noise within the range of its int8 file's
+input; as there, each of its layers has one scale (`scales = "tensor"`)."""
 
 Rows = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """model -> core -> width -> figures"""
@@ -47,8 +48,11 @@ def calibration(name: str) -> tuple[Graph, Data]:
     graph = api.load(SHARED / f"{name}_float.tflite")
     (first,) = graph.inputs
     if name in WITHOUT_DATA:
-        values = np.random.default_rng(2026).normal(size=(SAMPLES, *first.type.shape[1:])).astype(np.float32)
-        return graph, Data({first.name: values})
+        quant = api.load(SHARED / f"{name}_int8.tflite").inputs[0].type.quant
+        assert quant is not None
+        low, high = ((code - quant.zero_point) * quant.scale for code in (-128, 127))
+        noise = np.random.default_rng(2026).normal(size=(SAMPLES, *first.type.shape[1:])) / 8 + 0.5
+        return graph, Data({first.name: (low + (high - low) * noise.clip(0, 1)).astype(np.float32)})
     with np.load(SHARED.parent / "data" / f"{name.split('_')[0]}.npz") as file:
         values = file["x"][::2][:SAMPLES].astype(np.float32)
     return graph, Data({first.name: values / np.float32(255) if name.startswith("mnist") else values})
@@ -57,7 +61,9 @@ def calibration(name: str) -> tuple[Graph, Data]:
 @cache
 def model(name: str, width: str) -> Graph:
     graph, data = calibration(name)
-    return api.apply_recipe(graph, data, replace(effort("balanced"), weights=tuple(WIDTHS[width]))).graph
+    scales = PER_TENSOR if name in WITHOUT_DATA else PER_CHANNEL
+    rules = tuple(replace(rule, scales=scales) for rule in WIDTHS[width])
+    return api.apply_recipe(graph, data, replace(effort("balanced"), weights=rules)).graph
 
 
 def measure_widths() -> Rows:

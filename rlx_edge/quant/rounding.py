@@ -116,9 +116,8 @@ def _moments(inputs: LayerInputs, centered: bool, beside: list[list[Array]]) -> 
                 means[i] = means[i] + rows.sum(axis=1, dtype=np.float64)
             count += found[0].shape[1]
     means = [mean / count for mean in means]
-    spread = [
-        np.asarray(s, np.float64) / count - m[:, :, None] * means[0][:, None] for s, m in zip(sums, means, strict=True)
-    ]
+    seconds = [np.asarray(total, np.float64) / count for total in sums]
+    spread = [found - mean[:, :, None] * means[0][:, None] for found, mean in zip(seconds, means, strict=True)]
     if centered:
         return spread
     whole = [mean + center[:, 0] for mean, center in zip(means, near, strict=True)]
