@@ -127,14 +127,40 @@ static uint32_t rlx_dense_prepare(rlx_dense_chunk_t *chunk, const int8_t *x, int
     return (uint32_t)sum;
 }
 
-static const int32_t *rlx_dense_finish(
-    const rlx_dense_packed_t *p, const int32_t *stream, const int32_t *sums, int8_t *out, int32_t count)
+#if RLX_V7M
+/* 12 instructions an output. */
+RLX_V7M_NAKED static const int32_t *rlx_dense_requantize(
+    __attribute__((unused)) const int32_t *sums, __attribute__((unused)) const int32_t *stream,
+    __attribute__((unused)) int8_t *out, __attribute__((unused)) int32_t count, __attribute__((unused)) int32_t c)
 {
-    const int32_t c = -(2 * p->out_zp + 1);
+    __asm__ volatile(
+        "push {r4-r8, lr}\n\t"
+        "ldr r4, [sp, #24]\n"
+        "1:\n\t"
+        "ldr r5, [r0], #4\n\t"
+        "ldrd r6, r7, [r1], #8\n\t"
+        "lsl.w r8, r4, r7\n\t"
+        RLX_V7M_REQUANTIZE("r5", "r6", "r7", "r8", "r12", "[r2], #1")
+        "subs r3, #1\n\t"
+        "bne 1b\n\t"
+        "mov r0, r1\n\t"
+        "pop {r4-r8, pc}\n\t");
+}
+#else
+static const int32_t *rlx_dense_requantize(
+    const int32_t *sums, const int32_t *stream, int8_t *out, int32_t count, int32_t c)
+{
     for (int32_t i = 0; i < count; i++, stream += 2) {
         out[i] = rlx_v7m_requantize(sums[i], stream[0], stream[1], c);
     }
     return stream;
+}
+#endif
+
+static const int32_t *rlx_dense_finish(
+    const rlx_dense_packed_t *p, const int32_t *stream, const int32_t *sums, int8_t *out, int32_t count)
+{
+    return rlx_dense_requantize(sums, stream, out, count, -(2 * p->out_zp + 1));
 }
 
 #endif
