@@ -7,8 +7,8 @@
  * 2^15 and that taken off, and after a chunk of inputs holds 2^15 + s_c + (s_d << 16), the s being sums of w * a (on
  * Armv7-M their negatives). The generator proves that -2^15 < s < 2^15 for each chunk and channel, whatever the inputs
  * are, so that both can be told.
- * Chunks have p->chunk inputs, a multiple of 8; the first one may have fewer, and then has weights 0 before them up to a
- * multiple of 8.
+ * Chunks have p->chunk inputs, a multiple of 8; the first one may have fewer, p->first, and then has weights 0 before them up
+ * to a multiple of 8.
  *
  * stream, for each RLX_DENSE_GROUP output channels or what is left of them, up to a multiple of 8:
  *   int32 what each sum begins with: the bias (Armv7-M: its negative), of each even channel less 2^15 per chunk
@@ -60,7 +60,8 @@ static inline void rlx_dense_run(
     const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1)
 {
     const int32_t most = p->out_c < RLX_DENSE_GROUP ? p->out_c : RLX_DENSE_GROUP;
-    rlx_dense_chunk_t chunk = {.words = (int32_t *)scratch + rlx_dense_up(most, RLX_DENSE_CHANNELS)};
+    rlx_dense_chunk_t chunk; /* filled member by member: as a whole it would call memset */
+    chunk.words = (int32_t *)scratch + rlx_dense_up(most, RLX_DENSE_CHANNELS);
     for (int32_t row = y0; row < y1; row++) {
         const int8_t *in = rlx_row(x, row);
         int8_t *out = rlx_row(y, row);
@@ -72,7 +73,7 @@ static inline void rlx_dense_run(
             for (int32_t *sum = chunk.sums; sum != chunk.sums_end; sum++) {
                 *sum = *stream++;
             }
-            int32_t n = (p->in_c - 1) % p->chunk + 1;
+            int32_t n = p->first;
             for (int32_t k = 0; k < p->in_c; k += n, n = p->chunk) {
                 const uint32_t sum = rlx_dense_prepare(&chunk, in + k, n);
                 chunk.init = 0x8000u - RLX_DENSE_SIGN * (sum << (RLX_BITS - 1)) * 0x10001u;

@@ -11,16 +11,17 @@
  * Weights are taken a turn of RLX_TURN taps at a time, from words of 8 weights of 4 bits or 16 of 2, the first one in
  * the lowest bits. Where the taps are no multiple of a turn, the first turn is short: its weights are the last ones of
  * its words, and a word that would have none is left out.
- * p->turns turns, at the end of the taps, and as many before them and so on, are a run; the first run may have fewer.
+ * p->turns turns, at the end of the taps, and as many before them and so on, are a run; the first run has the taps that
+ * are left, p->first.
  * The generator proves of each run of each channel that its sum of products over one position lies between -2^15 and
  * 2^15, both excluded, whatever the inputs are.
  *
- * scratch: the words, 16 bytes a tap; on Armv6-M as many for each run; where windows leave the image (p->framed), 9 lines of k_w * in_c bytes: one of
+ * scratch: the words, 16 bytes a tap; p->inits words; where windows leave the image (p->framed), 9 lines of k_w * in_c bytes: one of
  * zero points for kernel rows outside the image, one for each position whose kernel row its left or right border cuts.
  * x and y must not overlap but as the order says that the generator knows: all of a tile's windows are read before any
  * of its outputs is written.
  *
- * A core's header defines RLX_OCTETS_INITS (words a run), rlx_octets_widen and rlx_octets_tile.
+ * A core's header defines rlx_octets_widen and rlx_octets_tile.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_OCTETS_H
@@ -73,13 +74,6 @@ static void rlx_octets_tile(rlx_octet_t *tile);
 static inline int32_t rlx_octets_first(int32_t taps)
 {
     return (RLX_TURN - taps % RLX_TURN) % RLX_TURN;
-}
-
-/* Taps of the first run. */
-static inline int32_t rlx_octets_first_run(int32_t taps, int32_t turns)
-{
-    const int32_t rest = taps % (RLX_TURN * turns);
-    return rest == 0 ? RLX_TURN * turns : rest;
 }
 
 /* The next position. */
@@ -211,8 +205,7 @@ static inline void rlx_octets_run(const rlx_conv_octets_t *p, rlx_view_t x, rlx_
     const int32_t taps = p->k_h * bytes;
     int32_t *words = scratch;
     int32_t *const words_end = words + 4 * taps;
-    int32_t *const inits_end = words_end + RLX_OCTETS_INITS * ((taps - 1) / (RLX_TURN * p->turns) + 1);
-    rlx_octets_t c = {p, x, y, p->in_h, p->in_w, p->out_w, bytes, (int8_t *)inits_end};
+    rlx_octets_t c = {p, x, y, p->in_h, p->in_w, p->out_w, bytes, (int8_t *)(words_end + p->inits)};
     rlx_octets_at_t at = {.oy = y0};
     int32_t left = (y1 - y0) * p->out_w;
     const bool dense = x.pitch == p->in_w * p->in_c && y.pitch == p->out_w * p->out_c;
@@ -225,17 +218,16 @@ static inline void rlx_octets_run(const rlx_conv_octets_t *p, rlx_view_t x, rlx_
     for (int32_t i = 0; i < (p->framed != 0 ? bytes : 0); i++) {
         c.lines[i] = (int8_t)p->x_zp;
     }
-    rlx_octet_t tile = {
-        .x = words,
-        .x_end = words_end,
-        .stream = p->stream,
-        .entry = entry,
-        .c = -(2 * p->out_zp + 1),
-        .run_end = words + 4 * rlx_octets_first_run(taps, p->turns),
-        .run = 16 * RLX_TURN * p->turns,
-        .inits = words_end,
-        .taps = taps,
-    };
+    rlx_octet_t tile; /* filled member by member: as a whole it would call memset */
+    tile.x = words;
+    tile.x_end = words_end;
+    tile.stream = p->stream;
+    tile.entry = entry;
+    tile.c = -(2 * p->out_zp + 1);
+    tile.run_end = words + 4 * p->first;
+    tile.run = 16 * RLX_TURN * p->turns;
+    tile.inits = words_end;
+    tile.taps = taps;
     for (; left > 0; left -= RLX_OCTET) {
         rlx_octets_gather(&c, &at, left, &tile);
         rlx_octets_tile(&tile);

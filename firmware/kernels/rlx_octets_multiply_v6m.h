@@ -21,8 +21,6 @@
 #ifndef RLX_OCTETS_MULTIPLY_V6M_H
 #define RLX_OCTETS_MULTIPLY_V6M_H
 
-#define RLX_OCTETS_INITS 4
-
 #include "rlx_octets_v6m.h"
 
 #define RLX_WORD (32 / RLX_BITS) /* weights of a word */

@@ -12,8 +12,6 @@
 #ifndef RLX_OCTETS_SKIP_V6M_H
 #define RLX_OCTETS_SKIP_V6M_H
 
-#define RLX_OCTETS_INITS 0
-
 #include "rlx_octets_skip.h"
 #include "rlx_octets_v6m.h"
 

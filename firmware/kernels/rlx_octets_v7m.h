@@ -10,8 +10,6 @@
 #ifndef RLX_OCTETS_V7M_H
 #define RLX_OCTETS_V7M_H
 
-#define RLX_OCTETS_INITS 0
-
 #include "rlx_octets.h"
 #include "rlx_v7m.h"
 

@@ -32,7 +32,7 @@ KERNELS = {
         f"rlx_dense_{isa.value}_w{bits}",
         "rlx_dense_packed_t",
         ("stream",),
-        ("in_c", "out_c", "out_zp", "low", "high", "chunk"),
+        ("in_c", "out_c", "out_zp", "low", "high", "chunk", "first"),
         stack_bytes=512,
         scratch=True,
         order=rowwise_order,
@@ -108,7 +108,8 @@ def lower(isa: Isa, bits: int, graph: Graph, node: Node) -> tuple[Call, ...] | s
     made = layer(found, begins, tail, bits, MOST_INPUTS[isa])
     rows, in_c = x.type.shape
     out_c = len(begins)
-    params = {**dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp), **bounds(op.clamp), "chunk": made.chunk}
+    params = {**dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp), **bounds(op.clamp)}
+    params |= dict(chunk=made.chunk, first=(in_c - 1) % made.chunk + 1)
     sums = 4 * min(GROUP, len(made.weights))
     scratch = sums + (4 * min(made.chunk, made.weights.shape[1]) if isa is Isa.V6M else 0)
     proof = f"{found.text}; chunks of {made.chunk} products reach {octets.reach(made.weights, made.chunk)} in 16 bits"

@@ -34,7 +34,7 @@ def conv_kernel(name: str) -> Kernel:
         (
             *("in_h", "in_w", "in_c", "out_w", "out_c", "k_h", "k_w"),
             *("stride_h", "stride_w", "pad_top", "pad_left", "x_zp", "out_zp", "low", "high"),
-            *("framed", "pointwise", "turns"),
+            *("framed", "pointwise", "turns", "first", "inits"),
         ),
         stack_bytes=896,
         scratch=True,
@@ -122,10 +122,13 @@ def refused(node: Node) -> str | None:
 
 def calls(graph: Graph, node: Node, lowered: Lowered) -> tuple[Call, ...]:
     """A call for each image."""
-    params = {**_params(graph, node), "turns": lowered.turns}
+    params = _params(graph, node)
+    taps = params["k_h"] * params["k_w"] * params["in_c"]
+    first = (taps - 1) % (TURN * lowered.turns) + 1
+    params |= dict(turns=lowered.turns, first=first, inits=lowered.inits)
     constant = Constant("stream", stream(lowered.pieces))
     line = params["k_w"] * params["in_c"]
-    scratch = 2 * POSITIONS * params["k_h"] * line + 4 * lowered.inits + params["framed"] * (1 + POSITIONS) * line
+    scratch = 2 * POSITIONS * taps + 4 * lowered.inits + params["framed"] * (1 + POSITIONS) * line
     source_type, target_type = graph.nodes[node.inputs[0]].type, node.type
     views = zip(image_views(source_type, node.inputs[0]), image_views(target_type, node.id), strict=True)
     return tuple(
