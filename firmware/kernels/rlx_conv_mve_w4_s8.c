@@ -1,6 +1,6 @@
 /* rlx_conv_mve_w4_s8: as rlx_conv_mve_s8, with 4-bit weights joined in bytes (rlx_weights_mve.h).
  *
- * Proved by the generator besides: weights are -7 to 7; accumulators stay below 2^26 in magnitude.
+ * Proved by the generator besides: weights are -7 to 7; accumulators are below 2^26 in magnitude. Shifts may be 0.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_WEIGHT_BITS 4
