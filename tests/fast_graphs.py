@@ -16,7 +16,7 @@ from op_graphs import activation, clamps, output_scale, params, pool_graphs, sca
 
 from rlx_edge.cgen.plan import Call
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, Requant, real_multipliers
+from rlx_edge.ir import DType, FrozenScale, Graph, GraphBuilder, QuantParams, Requant, real_multipliers
 from rlx_edge.ir.ops import Binary, BinaryOp, Layout, QConv2d, QMatMul
 from rlx_edge.passes.freeze import freeze
 
@@ -114,6 +114,20 @@ def dense(draw: Draw, weights: DType = DType.I8) -> Graph:
     op = QMatMul(x_quant.zero_point, 0, out_quant.zero_point, mult, draw(rules), draw(clamp(out_quant)))
     operands = [x, builder.param("w", values, weight_quant, dtype=weights), builder.param("b", bias)]
     return _frozen(builder.build([builder.add(op, operands, "y", out_quant)]))
+
+
+@st.composite
+def shifted_left(draw: Draw, kind: str, relu: bool) -> Graph:
+    """Ternary weights of scales so large that some channels shift to the left. relu: the lowest code is the zero
+    point."""
+    graph = draw(KINDS[kind](DType.I2))
+    node = graph.output_nodes[0]
+    assert isinstance(node.op, QConv2d | QMatMul) and isinstance(node.op.frozen, FrozenScale)
+    left = draw(st.integers(1, 3))
+    shifts = tuple(left if i % 2 else min(shift, 0) for i, shift in enumerate(node.op.frozen.shifts))
+    op = replace(node.op, frozen=replace(node.op.frozen, shifts=shifts))
+    op = replace(op, out_zp=-128, clamp=None) if relu else op
+    return replace(graph, nodes=tuple(replace(n, op=op) if n.id == node.id else n for n in graph.nodes))
 
 
 @st.composite

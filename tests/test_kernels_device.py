@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, encode, write_bundle
-from fast_graphs import WIDTHS, extreme_inputs, graphs_for, in_bands, joined
+from fast_graphs import WIDTHS, extreme_inputs, graphs_for, in_bands, joined, shifted_left
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from op_graphs import OPS, draw_legal, random_inputs, seeds
-from test_variants import JOINED, taken
+from test_variants import JOINED, SHIFTED_LEFT, taken
 
 from rlx_edge.cgen.lower import lower
 from rlx_edge.cgen.target import Isa, get_target
@@ -140,5 +140,25 @@ def test_joined_sums_at_their_limit(device_cases: DeviceCases) -> None:
                 case = encode(graph, call, values, 0, call.rows)
                 assert device_cases.fits(case)
                 assert device_cases.run(case) == case.expected
+
+    check()
+
+
+@pytest.mark.parametrize("device_cases", ["M55"], indirect=True)
+@pytest.mark.parametrize("name", SHIFTED_LEFT)
+def test_channels_that_do_not_shift_to_the_right(name: str, device_cases: DeviceCases) -> None:
+    """Nothing is rounded away then, and no tie goes away from zero."""
+    (variant,) = (variant for variant in VARIANTS if variant.name == name)
+
+    @seed(2026)
+    @settings(max_examples=VARIANT_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(graph=shifted_left(name.split("_")[0], SHIFTED_LEFT[name]), inputs=seeds)
+    def check(graph: Graph, inputs: int) -> None:
+        assume(taken(graph, variant))
+        values = run_all(graph, random_inputs(graph, inputs))
+        for call in variant.lower(graph, graph.output_nodes[0]):
+            case = encode(graph, call, values, 0, call.rows)
+            assume(device_cases.fits(case))
+            assert device_cases.run(case) == case.expected
 
     check()

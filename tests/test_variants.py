@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import HostCases, encode
-from fast_graphs import KINDS, extreme_inputs, graphs_for, in_bands, joined
+from fast_graphs import KINDS, extreme_inputs, graphs_for, in_bands, joined, shifted_left
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from op_graphs import random_inputs, seeds
@@ -21,7 +21,7 @@ from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.cgen.variants.weights_mve import BYTES, blocks, limit_product
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import DType, Graph
+from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 
 EXAMPLES = 2000 if os.environ.get("RLX_EDGE_TESTS") == "long" else 60
@@ -164,27 +164,25 @@ def test_names_say_what_they_are() -> None:
     assert len(ALL_KERNELS) == len({kernel.name for kernel in ALL_KERNELS})
 
 
-@pytest.mark.parametrize("name", ["conv_mve_w4", "dense_mve_w4", "dense_mve", "depthwise_mve"])
+SHIFTED_LEFT = {"conv_mve_w4": False, "dense_mve_w4": False, "dense_mve": True, "depthwise_mve_w4": True}
+"""Variants, and whether they need a bound at the zero point where channels do not shift to the right."""
+
+
+@pytest.mark.parametrize("name", SHIFTED_LEFT)
 def test_shifts_to_the_left_are_multiplied_into_weights(name: str, host_cases: HostCases) -> None:
-    """They come with weights of 2 bits, whose scales are large. Right shifts are then 0, which not all kernels know."""
-    lowest = {} if name.endswith("_w4") else dict(out_zp=-128, clamp=None)
     (variant,) = (variant for variant in VARIANTS if variant.name == name)
-    shifted: set[int] = set()
+    shifts: set[int] = set()
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(graph=KINDS[name.split("_")[0]](DType.I2), left=st.integers(1, 3), seed=seeds)
-    def check(graph: Graph, left: int, seed: int) -> None:
+    @given(graph=shifted_left(name.split("_")[0], SHIFTED_LEFT[name]), seed=seeds)
+    def check(graph: Graph, seed: int) -> None:
+        assume(taken(graph, variant))
         node = graph.output_nodes[0]
-        shifts = tuple(left if i % 2 else min(shift, 0) for i, shift in enumerate(node.op.frozen.shifts))
-        frozen = replace(node.op.frozen, shifts=shifts)
-        nodes = (*graph.nodes[:-1], replace(node, op=replace(node.op, frozen=frozen, **lowest)))
-        graph = replace(graph, nodes=nodes)
-        assume(graph.nodes[graph.outputs[0]].op.frozen == frozen and taken(graph, variant))
         values = run_all(graph, random_inputs(graph, seed))
-        for call in variant.lower(graph, graph.output_nodes[0]):
+        for call in variant.lower(graph, node):
             case = encode(graph, call, values, 0, call.rows)
             assert host_cases.run(case.data) == case.expected
-        shifted.update(shifts)
+        shifts.update(node.op.frozen.shifts)
 
     check()
-    assert max(shifted) > 0
+    assert max(shifts) > 0
