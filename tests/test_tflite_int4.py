@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from test_tflite_damage import good_or_refused
 from tflite_models import BIAS, CONV, B, X, Y, conv_op
 
 from rlx_edge.errors import ModelError, UnsupportedError
+from rlx_edge.formats import export_tflite_file
 from rlx_edge.formats.export_tflite import export, tflite_bytes
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.formats.tflite import load_tflite
@@ -245,6 +247,43 @@ def test_a_scale_a_column_of_a_dense_layer_is_imported() -> None:
     w = TensorSpec("w", (2, 4), "INT4", (0.25, 0.5), (0, 0), 0, subbyte.pack(CODES.reshape(-1)[:8], 4))
     graph = load_tflite(write_model([int8_matrix("x", 4), w, int8_matrix("y", 2)], [dense_op()], [0], [2]))
     np.testing.assert_array_equal(graph.params["w"], CODES.reshape(-1)[:8].reshape(2, 4).T)
+
+
+def test_operator_codes_in_the_newer_field_alone() -> None:
+    """As ai-edge-quantizer adds them: 0 in the old field is no ADD."""
+    data = bytearray(write_model([X, W4, B, Y], [conv_op()], [0], [3]))
+    table = tflite.Model.GetRootAs(bytes(data), 0).OperatorCodes(0)._tab
+    data[table.Pos + table.Offset(4)] = 0
+    assert isinstance(load_tflite(bytes(data)).output_nodes[0].op, QConv2d)
+
+
+def behind(start: int, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A file whose constants lie behind its flatbuffer, from byte `start` on."""
+    held: list[bytes] = []
+
+    def buffer(b: Any, data: Array | None) -> int:
+        if data is None:
+            return export_tflite_file._table(b, "Buffer")
+        held.append(data.tobytes())
+        place = start + sum(map(len, held[:-1]))
+        return export_tflite_file._table(b, "Buffer", Offset=place, Size=len(held[-1]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export_tflite_file, "_buffer", buffer)
+        return write_model([X, W4, B, Y], [conv_op()], [0], [3]) + b"".join(held)
+
+
+def test_weights_behind_the_flatbuffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As writers of files of some size have them."""
+    size = len(behind(9, monkeypatch)) - len(W4.data if W4.data is not None else b"") - BIAS.nbytes
+    data = behind(size, monkeypatch)
+    graph = load_tflite(data)
+    np.testing.assert_array_equal(weights_of(graph), CODES)
+    for cut in (1, BIAS.nbytes + 1):
+        with pytest.raises(ModelError, match=f"is truncated: weights of .* of {len(data) - cut}"):
+            load_tflite(data[:-cut])
+    good_or_refused(behind(2**40, monkeypatch))
+    good_or_refused(behind(2, monkeypatch))
 
 
 # ---- Refusals and damage --------------------------------------------------------------------------------------------

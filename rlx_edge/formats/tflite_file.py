@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tflite
+from flatbuffers.number_types import Int32Flags
 
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.ir import Shape
@@ -110,7 +111,7 @@ def read_model(data: bytes, where: str) -> FileModel:
     """Read a `.tflite` file. `where` names it in messages.
 
     Raises ModelError for anything that is not a whole, undamaged TFLite flatbuffer, and UnsupportedError for several
-    subgraphs or data kept outside of the flatbuffer.
+    subgraphs.
     """
     if len(data) < 8 or data[4:8] != IDENTIFIER:
         raise ModelError(f"{where} is not a TFLite file: the identifier TFL3 is missing")
@@ -125,6 +126,7 @@ class _Reader:
     """Reads tables, and stops at a file that refers to the same bytes again and again to grow without bound."""
 
     def __init__(self, data: bytes, where: str) -> None:
+        self.data = data
         self.where = where
         self.budget = 2 * len(data)
         self.root = tflite.Model.GetRootAs(data, 0)
@@ -177,16 +179,20 @@ class _Reader:
         return "".join(c if c.isprintable() else "?" for c in text)
 
     def buffer(self, table: Any) -> bytes:
-        # Offsets 0 and 1 both mean "not outside": writers of large files use 1 as a placeholder.
-        if table.Offset() > 1:
-            raise UnsupportedError(f"{self.where} keeps weights outside of the flatbuffer (a file of over 2 GB)")
+        # Behind the flatbuffer, as writers of large files have it. Offsets 0 and 1 both mean "not there".
+        start, size = int(table.Offset()), int(table.Size())
+        if start > 1:
+            self.spend(size)
+            if start + size > len(self.data):
+                raise ModelError(f"{self.where} is truncated: weights of {size} bytes at {start} of {len(self.data)}")
+            return self.data[start : start + size]
         count = int(table.DataLength())
         self.spend(count)
         return bytes(table.DataAsNumpy().tobytes()) if count else b""
 
     def kind(self, table: Any) -> str:
-        # Old files have the code in one byte, new ones in four; the byte then holds 127 at most.
-        code = max(int(table.BuiltinCode()), int(table.DeprecatedBuiltinCode()))
+        # Old files have the code in one byte, new ones in four; the byte then holds 127 at most, or nothing.
+        code = max(int(_integer(table, _BUILTIN_CODE_SLOT)), int(table.DeprecatedBuiltinCode()))
         kind = _BUILTIN_NAMES.get(code, f"operator code {code}")
         return f"CUSTOM {self.text(table.CustomCode())!r}" if kind == "CUSTOM" else kind
 
@@ -245,6 +251,16 @@ class _Reader:
             for index in indices:
                 if not lowest <= index < count:
                     raise ModelError(f"{self.where} is damaged: {what} is tensor {index} of {count}")
+
+
+_BUILTIN_CODE_SLOT = 10
+"""Of the schema's OperatorCode, in bytes of its vtable: the package's own reader looks at the old field instead."""
+
+
+def _integer(table: Any, slot: int) -> int:
+    """An int32 of a flatbuffer's table; 0 where it is absent."""
+    place = table._tab.Offset(slot)
+    return int(table._tab.Get(Int32Flags, place + table._tab.Pos)) if place else 0
 
 
 def _constants(enum: type) -> dict[int, str]:
