@@ -169,10 +169,9 @@ def test_columns_are_packed_in_groups_of_four() -> None:
     assert grouped(values).tolist() == [[[0, 1, 2, 3], [5, 6, 7, 8]], [[4, 0, 0, 0], [9, 0, 0, 0]]]
 
 
-@pytest.mark.parametrize("board", ["mps2-an386", "mps3-an547"])
-def test_a_network_on_a_board(board: str, tmp_path: Path) -> None:
+def test_a_network_on_a_board(tmp_path: Path) -> None:
     graph = weights_only(mlp(32, 20, 6), 4, 16)
-    rlx.build({"mlp": graph}, board, tmp_path / "build")
+    rlx.build({"mlp": graph}, "mps2-an386", tmp_path / "build")
     result = rlx.parity(tmp_path / "build", Data({"x": inputs_of(graph, 3)}), layers=True)
     assert result.exact
 
