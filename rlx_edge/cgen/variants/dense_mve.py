@@ -35,6 +35,7 @@ DENSE = by_bits(
         "rlx_dense_mve_t",
         ("stream",),
         ("in_c", "out_c", "out_zp", "low", "high", "blocks"),
+        stack_bytes=576,
         scratch=True,
         order=dense_order,
     )
