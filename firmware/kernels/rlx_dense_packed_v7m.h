@@ -128,7 +128,7 @@ static uint32_t rlx_dense_prepare(rlx_dense_chunk_t *chunk, const int8_t *x, int
 }
 
 #if RLX_V7M
-/* 12 instructions an output. */
+/* 14 instructions an output. */
 RLX_V7M_NAKED static const int32_t *rlx_dense_requantize(
     __attribute__((unused)) const int32_t *sums, __attribute__((unused)) const int32_t *stream,
     __attribute__((unused)) int8_t *out, __attribute__((unused)) int32_t count, __attribute__((unused)) int32_t c)
@@ -140,18 +140,29 @@ RLX_V7M_NAKED static const int32_t *rlx_dense_requantize(
         "ldr r5, [r0], #4\n\t"
         "ldrd r6, r7, [r1], #8\n\t"
         "lsl.w r8, r4, r7\n\t"
+        "tst.w r7, #256\n\t"
+        "bne 3f\n\t"
         RLX_V7M_REQUANTIZE("r5", "r6", "r7", "r8", "r12", "[r2], #1")
+        "2:\n\t"
         "subs r3, #1\n\t"
         "bne 1b\n\t"
         "mov r0, r1\n\t"
-        "pop {r4-r8, pc}\n\t");
+        "pop {r4-r8, pc}\n"
+        "3:\n\t" /* a large scale */
+        "lsls r5, r5, #8\n\t"
+        "smull r12, r5, r5, r6\n\t"
+        "sub.w r5, r5, r8\n\t"
+        "asr.w r5, r5, r7\n\t"
+        "ssat r5, #8, r5, asr #1\n\t"
+        "strb r5, [r2], #1\n\t"
+        "b 2b\n\t");
 }
 #else
 static const int32_t *rlx_dense_requantize(
     const int32_t *sums, const int32_t *stream, int8_t *out, int32_t count, int32_t c)
 {
     for (int32_t i = 0; i < count; i++, stream += 2) {
-        out[i] = rlx_v7m_requantize(sums[i], stream[0], stream[1], c);
+        out[i] = rlx_v7m_requantize_any(sums[i], stream[0], stream[1], c);
     }
     return stream;
 }

@@ -80,16 +80,7 @@ RLX_V7M_NAKED static void rlx_octets_tile(__attribute__((unused)) rlx_octet_t *t
         "cmp r12, r4\n\t"
         "bne 4f\n\t"
         "ldrd r8, r9, [lr], #8\n\t"
-        "ldr.w r12, [r11, #88]\n\t"
-        "lsl.w r12, r12, r9\n\t"
-        "ldr r7, [sp, #4]\n\t"
-        RLX_ALL_OUTPUTS
-        "str r7, [sp, #4]\n\t"
-        "ldr.w r4, [r11, #68]\n\t"
-        "cmp r7, r4\n\t"
-        "bne.w 1b\n\t"
-        "pop {r2, r3}\n\t"
-        "pop {r4-r11, pc}\n"
+        RLX_ALL_OUTPUTS("1")
         "4:\n\t"
         RLX_FLUSH_ALL
         "ldr.w r10, [r11, #96]\n\t"
@@ -144,7 +135,7 @@ static void rlx_octets_tile(rlx_octet_t *tile)
     for (int8_t *out = tile->out; out != tile->out_end; out++, stream += 2) {
         stream = rlx_octets_sums(tile, stream, sums);
         for (int32_t i = RLX_OCTET - 1; i >= 0; i--) {
-            out[tile->offsets[i]] = rlx_v7m_requantize(sums[i], stream[0], stream[1], tile->c);
+            out[tile->offsets[i]] = rlx_v7m_requantize_any(sums[i], stream[0], stream[1], tile->c);
         }
     }
 }

@@ -49,13 +49,50 @@
     RLX_V7M_REQUANTIZE("r5", "r8", "r9", "r12", "r6", "[r7, " f "]") \
     "ldr.w " f ", [r11, #" low_offset "]\n\t" \
     RLX_V7M_REQUANTIZE("r4", "r8", "r9", "r12", "r6", "[r7, " f "]")
-/* All eight, and r7, the output, moves on. */
-#define RLX_ALL_OUTPUTS \
+/* The accumulators of a field where the sums were. */
+#define RLX_KEEP(f, lo) \
+    "ldrd r4, r5, [r11, #" lo "]\n\t" \
+    "uxth r6, " f "\n\t" \
+    "add r4, r6\n\t" \
+    "add.w r5, r5, " f ", asr #16\n\t" \
+    "strd r4, r5, [r11, #" lo "]\n\t"
+/* All outputs of a channel with -m in r8 and e in r9; [sp, #4] is their place, which moves on. Large scales are rare
+ * enough for a loop; r0 counts. `channel` is where the next one begins. */
+#define RLX_ALL_OUTPUTS(channel) \
+    "ldr.w r12, [r11, #88]\n\t" \
+    "lsl.w r12, r12, r9\n\t" \
+    "ldr r7, [sp, #4]\n\t" \
+    "tst.w r9, #256\n\t" \
+    "bne.w 20f\n\t" \
     RLX_OUTPUTS("r3", "24", "56", "60") \
     RLX_OUTPUTS("r2", "16", "48", "52") \
     RLX_OUTPUTS("r1", "8", "40", "44") \
     RLX_OUTPUTS("r0", "0", "32", "36") \
-    "adds r7, #1\n\t"
+    "21:\n\t" \
+    "adds r7, #1\n\t" \
+    "str r7, [sp, #4]\n\t" \
+    "ldr.w r4, [r11, #68]\n\t" \
+    "cmp r7, r4\n\t" \
+    "bne.w " channel "b\n\t" \
+    "pop {r2, r3}\n\t" \
+    "pop {r4-r11, pc}\n" \
+    "20:\n\t" \
+    RLX_KEEP("r0", "0") RLX_KEEP("r1", "8") RLX_KEEP("r2", "16") RLX_KEEP("r3", "24") \
+    "movs r0, #0\n" \
+    "22:\n\t" \
+    "ldr.w r1, [r11, r0]\n\t" \
+    "lsls r1, r1, #8\n\t" \
+    "smull r2, r1, r1, r8\n\t" \
+    "sub.w r1, r1, r12\n\t" \
+    "asr.w r1, r1, r9\n\t" \
+    "ssat r1, #8, r1, asr #1\n\t" \
+    "add.w r2, r11, r0\n\t" \
+    "ldr r2, [r2, #32]\n\t" \
+    "strb r1, [r7, r2]\n\t" \
+    "adds r0, #4\n\t" \
+    "cmp r0, #32\n\t" \
+    "bne 22b\n\t" \
+    "b 21b\n\t"
 #endif
 
 static RLX_OCTETS_SMALL void rlx_octets_widen(int32_t *to, const int8_t *const *lines, int32_t n)

@@ -15,6 +15,11 @@
  *   and there (2^(s-1) - 1) >> s and 2^(s-1) >> s are both 0.
  * The generator proves 1 <= s <= 31, 0 <= m, |acc| < 2^30, and that v fits in int32 (variants/proofs.py, offsets).
  *
+ * Large scales, 1/2 and more, for kernels of weights of few bits. Where e has RLX_V7M_LARGE, the channel shifts to the
+ * left by j = 6 - (e & 255), 0 to 6, and |acc| < 2^23:
+ *     v = (n << 8) * -m >> 32 = floor(acc * m / 2^24), the result is (v - k) >> ((e & 255) + 1), saturated, k as above.
+ * With f = 7 - j that is (v + (out_zp << f) + 2^(f-1)) >> f = out_zp + floor(acc * 2^j * m / 2^31 + 1/2), as it must be.
+ *
  * The assembly runs where RLX_V7M is 1. Everywhere else a twin in C reads the same bytes in the same order.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -62,6 +67,20 @@ static inline int8_t rlx_v7m_requantize(int32_t negated, int32_t minus_m, int32_
     const int32_t high = (int32_t)((product + (INT64_C(1) << 30)) >> 31);
     const int32_t k = (int32_t)((uint32_t)c << e);
     const int32_t v = (high - k - (negated < 0 ? 0 : 1)) >> e >> 1;
+    return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
+}
+
+#define RLX_V7M_LARGE 256
+
+/* The same with e as it stands in a stream of a kernel that knows large scales. */
+static inline int8_t rlx_v7m_requantize_any(int32_t negated, int32_t minus_m, int32_t e, int32_t c)
+{
+    if ((e & RLX_V7M_LARGE) == 0) {
+        return rlx_v7m_requantize(negated, minus_m, e, c);
+    }
+    const int32_t shift = e & (RLX_V7M_LARGE - 1);
+    const int32_t high = (int32_t)((int64_t)(negated * 256) * minus_m >> 32);
+    const int32_t v = (high - (int32_t)((uint32_t)c << shift)) >> shift >> 1;
     return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
 }
 

@@ -11,7 +11,8 @@ import numpy as np
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call, Work
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import conv_v7m, octets, proofs, v6m
+from rlx_edge.cgen.variants import octets, proofs
+from rlx_edge.cgen.variants.large_scales import large, numbers_v7m, rescaled_v6m
 from rlx_edge.cgen.variants.octets import Lowered
 from rlx_edge.cgen.variants.packing import int32
 from rlx_edge.cgen.variants.proofs import Weighted
@@ -26,22 +27,25 @@ TAP_CODE = {Isa.V6M: 16, Isa.V7M: 20}
 
 
 def lower_v7m(graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    found = octets.refused(node) or conv_v7m.proved(graph, node)
-    lists = found if isinstance(found, str) else ternary(found)
-    if isinstance(found, str) or isinstance(lists, str):
-        return str(lists)
-    tail = np.flip(conv_v7m.scales(found), axis=1)  # e first: a small number ends the runs
-    made = pieces(int32(-found.bias), lists, tail, TAP_CODE[Isa.V7M])
-    return octets.calls(graph, node, _lowered(V7M, found, made, lists, partial(work, lists, 0)))
+    found = octets.refused(node) or numbers_v7m(graph, node)
+    if isinstance(found, str):
+        return found
+    w, scales = found
+    lists = ternary(w)
+    if isinstance(lists, str):
+        return lists
+    tail = np.flip(scales, axis=1)  # e first: a small number ends the runs
+    made = pieces(int32(-w.bias), lists, tail, TAP_CODE[Isa.V7M])
+    return octets.calls(graph, node, _lowered(V7M, w, made, lists, partial(work, lists, large(scales))))
 
 
 def lower_v6m(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     found = octets.refused(node) or proofs.weighted(graph, node)
     if isinstance(found, str):
         return found
-    channels = v6m.channels(found)
+    channels, scales = rescaled_v6m(found)
     w = channels.weighted
-    scales, lists = v6m.rescales(channels), ternary(w)
+    lists = ternary(w)
     if isinstance(scales, str) or isinstance(lists, str):
         return lists if isinstance(lists, str) else str(scales)
     tail = int32(np.roll(scales.words, 1, axis=1))  # the shift first

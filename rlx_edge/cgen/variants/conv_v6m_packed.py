@@ -7,7 +7,8 @@ from functools import partial
 from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import octets, proofs, v6m
+from rlx_edge.cgen.variants import octets, proofs
+from rlx_edge.cgen.variants.large_scales import rescaled_v6m
 from rlx_edge.cgen.variants.octets import Lowered, Octets
 from rlx_edge.cgen.variants.packing import int32
 from rlx_edge.cgen.variants.v6m import Rescales
@@ -24,9 +25,8 @@ def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ..
     found = octets.refused(node) or proofs.weighted(graph, node)
     if isinstance(found, str):
         return found
-    refused = proofs.limit_weights(found, *octets.LIMITS[bits])
-    channels = v6m.channels(found)
-    scales = v6m.rescales(channels)
+    channels, scales = rescaled_v6m(found)
+    refused = proofs.limit_weights(channels.weighted, *octets.LIMITS[bits])
     if refused is not None or isinstance(scales, str):
         return refused or str(scales)
     packed = octets.octets(channels.weighted.rows, bits)

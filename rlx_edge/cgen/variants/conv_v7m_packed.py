@@ -8,7 +8,7 @@ from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import octets
-from rlx_edge.cgen.variants.conv_v7m import proved, scales
+from rlx_edge.cgen.variants.large_scales import large, numbers_v7m
 from rlx_edge.cgen.variants.octets import Lowered, Octets
 from rlx_edge.cgen.variants.packing import int32
 from rlx_edge.cgen.variants.proofs import Weighted, limit_weights
@@ -20,22 +20,27 @@ KERNELS = {bits: octets.conv_kernel(f"rlx_conv_v7m_w{bits}") for bits in (4, 2)}
 
 
 def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    found = octets.refused(node) or proved(graph, node)
+    found = octets.refused(node) or numbers_v7m(graph, node)
     if isinstance(found, str):
         return found
-    refused = limit_weights(found, *octets.LIMITS[bits])
+    w, scales = found
+    refused = limit_weights(w, *octets.LIMITS[bits])
     if refused is not None:
         return refused
-    packed = octets.octets(found.rows, bits)
-    proof = f"{found.text}; {packed.text}"
-    return octets.calls(graph, node, Lowered(kernel, pieces(found, packed), packed.run, 0, packed.counts, proof))
+    packed = octets.octets(w.rows, bits)
+    made, counts = pieces(w, packed, scales), partial(work, packed, large(scales))
+    return octets.calls(graph, node, Lowered(kernel, made, packed.run, 0, counts, f"{w.text}; {packed.text}"))
 
 
-def pieces(w: Weighted, packed: Octets) -> list[Array]:
+def pieces(w: Weighted, packed: Octets, scales: Array) -> list[Array]:
     """Of the stream, per channel: the negated bias, weights, scales."""
-    return [
-        piece for channel in zip(int32(-w.bias[:, None]), packed.words(), scales(w), strict=True) for piece in channel
-    ]
+    channels = zip(int32(-w.bias[:, None]), packed.words(), scales, strict=True)
+    return [piece for channel in channels for piece in channel]
+
+
+def work(packed: Octets, large: int, tiles: int) -> dict[str, int]:
+    """In all tiles: those of `packed`, channels with large scales."""
+    return {**packed.counts(tiles), "long_rescales": tiles * large}
 
 
 VARIANTS = tuple(

@@ -14,7 +14,8 @@ from rlx_edge.cgen.order import rowwise_order
 from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import conv_v7m, octets, proofs, v6m
+from rlx_edge.cgen.variants import octets, proofs
+from rlx_edge.cgen.variants.large_scales import large, numbers_v7m, rescaled_v6m
 from rlx_edge.cgen.variants.packing import int32, stream, wrapped
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
@@ -90,21 +91,13 @@ def layer(w: Weighted, begins: Array, tail: Array, bits: int, most: int) -> Laye
 def lower(isa: Isa, bits: int, graph: Graph, node: Node) -> tuple[Call, ...] | str:
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QMatMul)
-    found = (conv_v7m.proved if isa is Isa.V7M else proofs.weighted)(graph, node)
-    if isinstance(found, str):
-        return found
+    numbers = _numbers(isa, graph, node)
+    if isinstance(numbers, str):
+        return numbers
+    found, begins, tail, long = numbers
     refused = proofs.limit_weights(found, *LIMITS[bits])
     if refused is not None:
         return refused
-    long = 0
-    if isa is Isa.V7M:
-        begins, tail = -found.bias, conv_v7m.scales(found)
-    else:
-        channels = v6m.channels(found)
-        scales = v6m.rescales(channels)
-        if isinstance(scales, str):
-            return scales
-        found, begins, tail, long = channels.weighted, scales.bias, int32(scales.words), scales.long
     made = layer(found, begins, tail, bits, MOST_INPUTS[isa])
     rows, in_c = x.type.shape
     out_c = len(begins)
@@ -119,6 +112,20 @@ def lower(isa: Isa, bits: int, graph: Graph, node: Node) -> tuple[Call, ...] | s
         *(scratch, proportional(work(made, in_c, rows, long), rows), proof),
     )
     return (call,)
+
+
+def _numbers(isa: Isa, graph: Graph, node: Node) -> tuple[Weighted, Array, Array, int] | str:
+    """The layer's numbers, what its sums begin with, rescales, and how many of them are long."""
+    if isa is Isa.V7M:
+        found = numbers_v7m(graph, node)
+        return found if isinstance(found, str) else (found[0], -found[0].bias, found[1], large(found[1]))
+    w = proofs.weighted(graph, node)
+    if isinstance(w, str):
+        return w
+    channels, scales = rescaled_v6m(w)
+    if isinstance(scales, str):
+        return scales
+    return channels.weighted, scales.bias, int32(scales.words), scales.long
 
 
 def work(made: Layer, in_c: int, rows: int, long: int) -> dict[str, int]:

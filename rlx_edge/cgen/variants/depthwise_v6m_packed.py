@@ -16,6 +16,7 @@ from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import octets, packing, proofs, v6m
 from rlx_edge.cgen.variants.depthwise_lines import STEP, Lines
 from rlx_edge.cgen.variants.depthwise_v6m import DEPTHWISE, lines_work, oriented_calls, refused_shape
+from rlx_edge.cgen.variants.large_scales import rescaled_v6m
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.v6m import Rescales
 from rlx_edge.cgen.variants.variant import Variant
@@ -31,9 +32,8 @@ def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ..
     found = refused_shape(graph, node) or proofs.weighted(graph, node)
     if isinstance(found, str):
         return found
-    refused = proofs.limit_weights(found, *octets.LIMITS[bits])
-    channels = v6m.channels(found)
-    scales = v6m.rescales(channels)
+    channels, scales = rescaled_v6m(found)
+    refused = proofs.limit_weights(channels.weighted, *octets.LIMITS[bits])
     if refused is not None or isinstance(scales, str):
         return refused or str(scales)
     reach = _reach(channels.weighted, scales)

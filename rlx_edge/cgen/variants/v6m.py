@@ -97,11 +97,13 @@ class Rescales:
         return int((self.words[:, 3] < SHORT_FLAG).sum())
 
 
-def rescales(channels: Channels) -> Rescales | str:
-    """How each channel is rescaled, or why one cannot be."""
+def rescales(channels: Channels, halved: Array | int = 0) -> Rescales | str:
+    """How each channel is rescaled, or why one cannot be. halved: int64 [C_out], the accumulators that are rescaled are
+    2^halved times those of `channels`; more than 0 only where shifts are 0."""
     w = channels.weighted
     lowest = accumulators(w)[0]
-    short, from_0 = short_scales(w, np.zeros_like(lowest)), short_scales(w, lowest)
+    times = np.broadcast_to(np.asarray(halved, np.int64), lowest.shape)
+    short, from_0 = short_scales(w, np.zeros_like(lowest), times), short_scales(w, lowest, times)
     moved = ~short.exact & from_0.exact
     exact = short.exact | moved | channels.fixed
     others = replace(w, multipliers=np.where(exact, 0, w.multipliers), shifts=np.where(exact, 1, w.shifts))
@@ -127,10 +129,10 @@ class ShortScales:
     k: Array
 
 
-def short_scales(w: Weighted, less: Array) -> ShortScales:
+def short_scales(w: Weighted, less: Array, halved: Array) -> ShortScales:
     """For which channels, with acc = accumulator - less,
         g(acc) = (((acc * m) >> 12) - (acc < 0) * (2^10 - 1) + k) >> s, saturated,
-    is the rescale of the accumulator.
+    is the rescale of 2^halved * accumulator.
 
     Both g and the rescale f are monotone in acc, so they are equal on all of [lowest, highest], the values of acc that
     there can be, if each code q from -127 to 127 begins at the same place T: with t = g before its shift,
@@ -138,21 +140,22 @@ def short_scales(w: Weighted, less: Array) -> ShortScales:
     / 2^9 are tried.
     """
     lowest, highest = (acc - less for acc in accumulators(w))
-    shifts = np.clip(w.shifts, 1, SHORT_SHIFTS)
+    shifts = np.clip(w.shifts, 0, SHORT_SHIFTS)
     q = np.arange(-127, 128)
-    starts = code_starts(w.multipliers, shifts, w.out_zp) - less[:, None]
+    starts = -(-code_starts(w.multipliers, shifts, w.out_zp) >> halved[:, None]) - less[:, None]
     units = _units(shifts)
     level = q << (shifts + units)[:, None]
     at, before = np.maximum(starts, lowest[:, None]), np.minimum(starts - 1, highest[:, None])
     reached, left_out = starts <= highest[:, None], before >= lowest[:, None]
     exact = np.zeros(len(w.rows), bool)
     found_m, found_k = np.zeros(len(w.rows), np.int64), np.zeros(len(w.rows), np.int64)
-    possible = (np.maximum(-lowest, highest) < 1 << SHORT_BITS) & (w.shifts <= SHORT_SHIFTS) & (w.shifts >= 1)
-    for m in np.maximum((w.multipliers >> 31 - LOW_BITS - units)[:, None] + CANDIDATES, 0).T:
+    largest = np.maximum(-lowest, highest)
+    possible = (largest < 1 << SHORT_BITS) & (w.shifts <= SHORT_SHIFTS) & (w.shifts >= 0)
+    for m in np.maximum((w.multipliers << halved >> 31 - LOW_BITS - units)[:, None] + CANDIDATES, 0).T:
         low = np.where(reached, level - _before_k(at, m), -(1 << 40)).max(axis=1)
         high = np.where(left_out, level - 1 - _before_k(before, m), 1 << 40).min(axis=1)
         k = low + (high - low) // 2
-        fits = possible & ~exact & (low <= high) & (np.abs(k) < 1 << 30)
+        fits = possible & ~exact & (low <= high) & (np.abs(k) < 1 << 30) & (largest * m >> LOW_BITS < 1 << 30)
         exact, found_m, found_k = exact | fits, np.where(fits, m, found_m), np.where(fits, k, found_k)
     return ShortScales(exact, found_m, found_k)
 
@@ -174,6 +177,6 @@ def code_starts(multipliers: Array, shifts: Array, out_zp: int) -> Array:
     h = (acc * m + 2^30) >> 31 >= H needs acc >= (H * 2^31 - 2^30) / m. multipliers of 0 give any value.
     """
     d, s = np.arange(-127, 128) - out_zp, shifts[:, None]
-    least = (d << s) - (np.int64(1) << (s - 1)) + (d <= 0)
+    least = (d << s) - (np.int64(1) << s >> 1) + ((d <= 0) & (s > 0))
     m = np.maximum(multipliers, 1)[:, None]
     return np.asarray(-(-((least << 31) - (1 << 30)) // m))
