@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rlx_edge.ir import DType, GraphBuilder, QuantParams, Requant, Shape, TensorType
 from rlx_edge.ir.ops import (
     ALL,
+    EMA,
     Activation,
     ActivationFn,
     ArgMax,
@@ -32,6 +33,12 @@ from rlx_edge.ir.ops import (
     Dequantize,
     DequantMatMul,
     Expand,
+    FakeQuantize,
+    FakeQuantizeBackward,
+    FakeQuantizeLSQ,
+    FakeQuantizeLSQBackwardScale,
+    FakeQuantizeLSQBackwardX,
+    Fixed,
     Gather,
     GatherElements,
     GatherNd,
@@ -60,6 +67,7 @@ from rlx_edge.ir.ops import (
     ShapeError,
     Slice,
     Softmax,
+    SteKind,
     Tile,
     TopK,
     Transpose,
@@ -152,6 +160,12 @@ CASES: list[tuple[Op, list[tuple[DType, Shape]], tuple[DType, Shape]]] = [
     (GatherNd(1), [(F32, (2, 5, 3)), (DType.I64, (2, 4, 1))], (F32, (2, 4, 3))),
     (ScatterElements(0), [(F32, (2, 5)), (I32, (1, 3)), (F32, (1, 3))], (F32, (2, 5))),
     (ScatterNd(), [(F32, (2, 5)), (I32, (3, 1)), (F32, (3, 5))], (F32, (2, 5))),
+    (FakeQuantize(4, None), [(F32, (2, 3))], (F32, (2, 3))),
+    (FakeQuantize(4, -1, scale_mode=EMA(0.9)), [(F32, (2, 3)), (F32, (3,))], (F32, (2, 3))),
+    (FakeQuantizeBackward(4, 0, SteKind.TANH), [(F32, (2, 3)), (F32, (2, 3))], (F32, (2, 3))),
+    (FakeQuantizeLSQ(2, None), [(F32, (2, 3)), (F32, (1,))], (F32, (2, 3))),
+    (FakeQuantizeLSQBackwardX(2, 0), [(F32, (2, 3)), (F32, (2,)), (F32, (2, 3))], (F32, (2, 3))),
+    (FakeQuantizeLSQBackwardScale(3, 1), [(F32, (2, 3)), (F32, (3,)), (F32, (2, 3))], (F32, (3,))),
 ]
 
 
@@ -214,6 +228,12 @@ BAD: list[tuple[Op, list[tuple[DType, Shape]], str]] = [
     (GatherElements(0), [(F32, (3, 2)), (I32, (3, 3))], "indices"),
     (GatherNd(0), [(F32, (3,)), (I32, (3, 2))], "indices"),
     (ScatterNd(), [(F32, (2, 5)), (I32, (3, 1)), (F32, (3, 4))], "updates"),
+    (FakeQuantize(1, None), [(F32, (2,))], "1 bits; 2 to 8"),
+    (FakeQuantize(4, None), [(I8, (2,))], "f32 operand"),
+    (FakeQuantize(4, None), [(F32, (2,)), (F32, (1,))], "2 operands where the scale PerBatch needs 1"),
+    (FakeQuantize(4, 0, scale_mode=Fixed()), [(F32, (2, 3)), (F32, (3,))], r"scales must be f32\[2\]"),
+    (FakeQuantizeLSQ(4, 2), [(F32, (2, 3)), (F32, (3,))], "axis 2"),
+    (FakeQuantizeLSQBackwardX(4, None), [(F32, (2,)), (F32, (1,)), (F32, (3,))], "one type"),
 ]
 
 

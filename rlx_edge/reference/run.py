@@ -24,6 +24,11 @@ from rlx_edge.ir.ops import (
     Dequantize,
     DequantMatMul,
     Expand,
+    FakeQuantize,
+    FakeQuantizeBackward,
+    FakeQuantizeLSQ,
+    FakeQuantizeLSQBackwardScale,
+    FakeQuantizeLSQBackwardX,
     Gather,
     GatherElements,
     GatherNd,
@@ -53,7 +58,17 @@ from rlx_edge.ir.ops import (
     Trilu,
     Where,
 )
-from rlx_edge.reference import binary, dequant, floating, integer, moving, normalization, reductions, unary
+from rlx_edge.reference import (
+    binary,
+    dequant,
+    fake_quant,
+    floating,
+    integer,
+    moving,
+    normalization,
+    reductions,
+    unary,
+)
 
 OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
 
@@ -63,6 +78,11 @@ Evaluate = Callable[[Graph, Node, Sequence[Array]], Array]
 
 FLOAT: dict[type[Op], OpFunction] = {
     Quantize: integer.quantize,
+    FakeQuantize: fake_quant.fake_quantize,
+    FakeQuantizeBackward: fake_quant.fake_quantize_backward,
+    FakeQuantizeLSQ: fake_quant.lsq,
+    FakeQuantizeLSQBackwardX: fake_quant.lsq_backward_x,
+    FakeQuantizeLSQBackwardScale: fake_quant.lsq_backward_scale,
     Conv: floating.conv,
     ConvTranspose2d: floating.conv_transpose2d,
     Conv3d: floating.conv3d,
