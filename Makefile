@@ -4,22 +4,27 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 ORACLE := .venv-oracle/ready
+TORCH := .venv-torch/ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+QAT_TESTS := tests/test_qat_*.py tests/test_pytorch.py
 
 # Inputs for `make fuzz`.
 RUNS ?= 10000000
 
-.PHONY: help setup demo test test-long lint fuzz bench bench-check bench-accuracy bench-calibration fit-costs onnx-coverage boards readme clean
+.PHONY: help setup demo test test-long test-qat torch lint fuzz bench bench-check bench-accuracy bench-qat bench-calibration fit-costs onnx-coverage boards readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
 	@echo 'make test       linters and tests, as CI runs them'
 	@echo 'make test-long  the tests that take long, too'
+	@echo 'make test-qat   the tests of training, in .venv-torch, which it makes with the CPU build of PyTorch'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make fuzz       ten million inputs for the firmware'"'"'s end of the serial line (RUNS=...), under sanitizers'
 	@echo 'make bench      instructions, RAM and flash of the benchmark models'
 	@echo 'make bench-check  the same again, failing when a figure is worse than the kept one by 1%'
 	@echo 'make bench-accuracy  what each way of quantizing keeps of five float models (needs ../shared)'
+	@echo 'make bench-qat  what training keeps of them with weights of few bits (needs ../shared)'
 	@echo 'make bench-calibration  time and memory of calibration (needs ../shared)'
 	@echo 'make fit-costs  the cost model, from measurements of all kernels on all cores'
 	@echo 'make onnx-coverage  docs/onnx-coverage.md, from the node tests of the onnx package'
@@ -51,6 +56,15 @@ test: lint $(ORACLE)
 test-long: lint $(ORACLE)
 	RLX_EDGE_TESTS=long $(PYTEST) -m 'long or not long'
 
+torch: $(TORCH)
+
+$(TORCH): pyproject.toml setup.py scripts/torch.sh
+	@PYTHON=$(PYTHON) sh scripts/torch.sh
+	@touch $@
+
+test-qat: $(TORCH)
+	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -n 2 --dist worksteal -m 'not long' $(QAT_TESTS)
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,6 +82,9 @@ bench-check: $(READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py
+
+bench-qat: $(TORCH)
+	.venv-torch/bin/python benchmarks/bench_qat.py --jobs 2
 
 bench-calibration: $(READY)
 	$(BIN)/python benchmarks/bench_calibration.py

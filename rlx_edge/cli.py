@@ -14,6 +14,7 @@ from rlx_edge.cli_boards import boards, new_board
 from rlx_edge.cli_certificate import verify
 from rlx_edge.cli_check import check
 from rlx_edge.cli_device import build, demo, deploy, doctor, parity
+from rlx_edge.cli_finetune import finetune
 from rlx_edge.cli_flash import flash
 from rlx_edge.cli_inspect import inspect
 from rlx_edge.cli_models import convert, evaluate, generate, run
@@ -27,7 +28,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(inspect, quantize, convert, evaluate, run, generate),
+    *(inspect, quantize, finetune, convert, evaluate, run, generate),
     *(build, flash, parity, profile, deploy, verify, check, boards, new_board, doctor, demo),
 )
 for command in COMMANDS:

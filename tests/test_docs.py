@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ PAGES = [
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
 COMMAND = "rlx-edge"
+TRAINING = (COMMAND, "finetune")
+"""It needs PyTorch: tests/test_qat_docs.py runs it."""
 PLACEHOLDER = re.compile(r"[A-Z]{2,}|\.\.\.")
 """A word in capitals stands for something, so the command is not run."""
 
@@ -45,7 +48,9 @@ class Command:
 
     @property
     def runs_here(self) -> bool:
-        """It names no placeholder and no serial port, and is not run as part of the demo."""
+        """It names no placeholder and no serial port, needs no extra, and is not run as part of the demo."""
+        if self.words[:2] == TRAINING and find_spec("torch") is None:
+            return False
         return not self.shown and "--port" not in self.words and not any(map(PLACEHOLDER.search, self.words))
 
 

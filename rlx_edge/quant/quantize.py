@@ -80,9 +80,19 @@ def quantize(
     those of the float graph. Raises UnsupportedError listing every node that has no int8 form, and EdgeError for a
     recipe that needs data, or an equalized graph, and is given none.
     """
+    return build_int8(assigned(graph, calibration, recipe or Recipe(), data, progress), requant)
+
+
+def assigned(
+    graph: Graph,
+    calibration: Calibration,
+    recipe: Recipe,
+    data: Data | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Assignment:
+    """What the int8 graph of `quantize` stores. Raises what that raises."""
     prepared = prepare(graph)
     refuse_unsupported(prepared)
-    recipe = recipe or Recipe()
     if recipe.equalize and EQUALIZED not in graph.metadata:
         raise EdgeError(
             f"the recipe equalizes, but {graph.name!r} was not: calibrate and quantize equalize(graph, data), "
@@ -94,7 +104,7 @@ def quantize(
         if data is None or len(data) == 0:
             raise EdgeError("better rounding and bias correction run the model on data: give the calibration's too")
         assignment = improve(assignment, data, layer_methods(recipe, rules), progress)
-    return build_int8(assignment, requant)
+    return assignment
 
 
 def layer_methods(recipe: Recipe, rules: Mapping[int, LayerRule]) -> list[Method]:

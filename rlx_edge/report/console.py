@@ -23,7 +23,12 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 def print_json(schema: str, facts: dict[str, Any]) -> None:
     """One JSON object on standard output, its schema first. Infinity and NaN, which JSON lacks, are null."""
-    print(json.dumps({"schema": f"rlx-edge {schema} 1", **_plain(facts)}))
+    print(dumps({"schema": f"rlx-edge {schema} 1", **facts}))
+
+
+def dumps(facts: dict[str, Any]) -> str:
+    """As JSON; infinity and NaN, which JSON lacks, are null."""
+    return json.dumps(_plain(facts))
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,120 @@
+"""From a float model to a trained int8 model in one call: quantize by a recipe, train on data, convert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from rlx_edge.data import Data
+from rlx_edge.errors import DataError, EdgeError
+from rlx_edge.ir import Array, Graph, Requant
+from rlx_edge.qat.checkpoint import identity, resume, save_checkpoint
+from rlx_edge.qat.integers import trained
+from rlx_edge.qat.module import QatModule
+from rlx_edge.qat.settings import Epoch, Settings
+from rlx_edge.qat.train import Training, class_labels, split
+from rlx_edge.quant.calibrate import Calibration
+from rlx_edge.quant.quantize import Progress, assigned, build_int8, calibrated, stage
+from rlx_edge.quant.recipe import Recipe
+
+CALIBRATION_SAMPLES = 128
+"""Samples that ranges and the weights at the start come from, unless told otherwise: the first ones."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, and how. `checkpoint`: a file to write after each epoch; `resume`: go on from it."""
+
+    graph: Graph
+    data: Data
+    recipe: Recipe
+    settings: Settings
+    calibration_samples: int = CALIBRATION_SAMPLES
+    requant: Requant = Requant.TFLM
+    device: str = "cpu"
+    checkpoint: Path | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """The trained int8 graph, beside the one that training started from; what they were made from; what happened.
+
+    `held_out` are the samples that were not trained on; `float_graph` is the one that inner tensors compare with.
+    """
+
+    graph: Graph
+    start: Graph
+    float_graph: Graph
+    calibration: Calibration
+    held_out: Data
+    history: tuple[Epoch, ...]
+    best: Epoch
+    epochs: int
+
+
+def check_device(name: str) -> None:
+    """Raise EdgeError for a device that PyTorch does not have here."""
+    kind = name.split(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise EdgeError(f"no device {name!r}; there are cpu and cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise EdgeError(f"PyTorch {torch.__version__} finds no CUDA device here; use --device cpu")
+
+
+def finetune(
+    job: Job, progress: Progress | None = None, after_epoch: Callable[[Training], None] | None = None
+) -> Finetuned:
+    """Quantize, train and convert. The same job gives the same bits on a CPU with as many threads, resumed or not.
+
+    Raises EdgeError for data that do not fit, for a training that diverges, and for a checkpoint of another job.
+    """
+    check_device(job.device)
+    if job.calibration_samples < 1:
+        raise DataError(f"{job.calibration_samples} samples to calibrate on: 1 or more are needed")
+    if job.settings.labels:
+        class_labels(job.data, job.graph)  # Before the work that comes first.
+    few = rows(job.data, slice(0, job.calibration_samples))
+    float_graph, calibration = calibrated(job.graph, few, job.recipe, progress)
+    assignment = assigned(float_graph, calibration, job.recipe, few, stage("quantizing", progress))
+    module = QatModule(assignment, job.requant)
+    training = Training(module, job.data, job.settings, job.device)
+    ours = identity(job.graph, job.data, choices(job))
+    if job.checkpoint is not None:
+        if job.resume:
+            resume(job.checkpoint, training, ours)
+        else:
+            save_checkpoint(job.checkpoint, training, ours)
+
+    def done(now: Training) -> None:
+        if job.checkpoint is not None:
+            save_checkpoint(job.checkpoint, now, ours)
+        if after_epoch is not None:
+            after_epoch(now)
+
+    training.run(done)
+    return Finetuned(
+        build_int8(trained(module), job.requant),
+        build_int8(assignment, job.requant),
+        float_graph,
+        calibration,
+        rows(job.data, split(len(job.data), job.settings)[0]),
+        tuple(training.history),
+        training.best_epoch,
+        training.epochs,
+    )
+
+
+def choices(job: Job) -> dict[str, object]:
+    """All that a result depends on, beside model and data."""
+    fixed = {"calibration_samples": job.calibration_samples, "requant": job.requant.value, "device": job.device}
+    return asdict(job.recipe) | asdict(job.settings) | fixed
+
+
+def rows(data: Data, picked: Array | slice) -> Data:
+    """These samples, with their labels."""
+    inputs = {name: values[picked] for name, values in data.inputs.items()}
+    return replace(data, inputs=inputs, labels=None if data.labels is None else data.labels[picked])
