@@ -165,7 +165,7 @@ def dense(ex: Exporter, node: Node) -> None:
         moved = w_quant
     else:
         values, moved = _centered(values, op.w_zp), _moved(w_quant, 0)
-        refused = "kernels take INT4 weights of a dense layer with one scale only"
+        refused = 'kernels take INT4 weights of a dense layer with one scale only (in a recipe: scales = "tensor")'
     w = ex.weights(held, values, moved, _dtype(ex, node, values, refused))
     operands = [ex.tensor(x), w, _bias(ex, node, x_quant, w_quant)]
     kind = "FULLY_CONNECTED"
