@@ -118,13 +118,13 @@ def dense(draw: Draw, weights: DType = DType.I8) -> Graph:
 
 @st.composite
 def shifted_left(draw: Draw, kind: str, relu: bool) -> Graph:
-    """Ternary weights of scales so large that some channels shift to the left. relu: the lowest code is the zero
-    point."""
+    """Ternary weights of scales so large that most channels shift by nothing or to the left. relu: the lowest code is
+    the zero point."""
     graph = draw(KINDS[kind](DType.I2))
     node = graph.output_nodes[0]
     assert isinstance(node.op, QConv2d | QMatMul) and isinstance(node.op.frozen, FrozenScale)
-    left = draw(st.integers(1, 3))
-    shifts = tuple(left if i % 2 else min(shift, 0) for i, shift in enumerate(node.op.frozen.shifts))
+    left = draw(st.sampled_from([0, 0, 0, 1, 2]))
+    shifts = tuple(min(shift, 0) if i % 3 == 2 else left for i, shift in enumerate(node.op.frozen.shifts))
     op = replace(node.op, frozen=replace(node.op.frozen, shifts=shifts))
     op = replace(op, out_zp=-128, clamp=None) if relu else op
     return replace(graph, nodes=tuple(replace(n, op=op) if n.id == node.id else n for n in graph.nodes))
