@@ -157,10 +157,10 @@ static void rlx_dense_multiply(const rlx_dense_product_t *g)
             const uint32_t *four = a + c / RLX_DIGIT_CHANNELS * RLX_DIGIT_CHANNELS;
             const int32_t acc = rlx_digits_accumulator(four, c % RLX_DIGIT_CHANNELS, g->sum / RLX_DIGIT_OFFSET);
 #if RLX_DENSE_ONE_SCALE
-            *out++ = rlx_digits_requantize(acc, g->m, g->two_zp, g->e);
+            *out++ = rlx_dsp_requantize_doubled(acc, g->m, g->two_zp, g->e);
 #else
             const int32_t e_word = rlx_digits_e_word(word, RLX_DENSE_CHANNELS, c);
-            *out = rlx_digits_requantize(acc, word[c], rlx_digits_offset(g->two_zp, e_word), e_word);
+            *out = rlx_dsp_requantize_doubled(acc, word[c], rlx_digits_offset(g->two_zp, e_word), e_word);
             out += e_word >> 8;
 #endif
         }

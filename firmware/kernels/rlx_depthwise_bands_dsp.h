@@ -9,7 +9,8 @@
  * in common are moved from the end of the planes to their begin, so each line is copied once.
  * A smaller kernel has taps of weight 0 below and to the right; these meet whatever lies in the planes.
  *
- * Proved by the generator: rlx_dsp.h's conditions; outputs of a tile's line * inner stride <= 28, inner stride 1 or 2.
+ * Proved by the generator: rlx_dsp.h's conditions, or with weights of 4 or 2 bits those of rlx_digits_dsp.h for
+ * requantization; outputs of a tile's line * inner stride <= 28, inner stride 1 or 2.
  * Scratch: 32 + tiles * 4 * 32 * ((outer outputs of a band - 1) * outer stride + 3) bytes, and 132 * tiles if there
  * are several.
  * A band of 4 channels is read, but for what the band before has read, before any of its outputs is written; and all

@@ -9,7 +9,8 @@
  *                        4: uint16 of 4 bits each, from the lowest, w00 w10 w20 w01; another one: w02 w12 w22 w11; all + 8;
  *                        2: uint8 of 2 bits each, and another one, in the same order; all + 2;
  *     int8 w21, uint8 right shift
- * Weights are doubled when they are loaded, as SMMLAR wants 2 acc (rlx_dsp.h).
+ * Weights are doubled when they are loaded, as SMMLAR wants 2 acc (rlx_dsp.h). With weights of 4 and 2 bits, whose
+ * multipliers are often 1/2 or more, right shifts may be 0: they are requantized as rlx_digits_dsp.h says.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DEPTHWISE_DSP_H
@@ -26,15 +27,15 @@ typedef struct {
     int32_t odd, skip;            /* whether a line has an odd output, and bytes of code that its first pass skips */
     int32_t plane_step, out_step; /* from a line's end to the next line's begin */
     int32_t span, plane_bytes;    /* bytes of a plane from the first line's begin to one line past the last */
-    int32_t two_zp;               /* 2 * out_zp + 1: K = two_zp << (shift - 1) */
+    int32_t two_zp;               /* 2 * out_zp + 1: K = two_zp << (shift - 1), or two_zp << shift */
     /* The same for two lines at once, where both strides are 1; double_span = 0: only one at a time */
     int32_t double_odd, double_skip, double_plane_step, double_out_step, double_span, double_pixel_step, line_step;
     int32_t outputs, stride;      /* of a line; only the twin reads these */
 } rlx_lines_t;
 
 enum {
-    RLX_PAIR_2_CODE = 39 * 4,
-    RLX_BLOCK_CODE = 61 * 4,
+    RLX_PAIR_2_CODE = (RLX_DEPTHWISE_BITS == 8 ? 39 : 41) * 4,
+    RLX_BLOCK_CODE = (RLX_DEPTHWISE_BITS == 8 ? 61 : 65) * 4,
     RLX_UNROLL = 2, /* of all three loops but the one of pairs with stride 1, which is for what the blocks leave */
 };
 
@@ -53,11 +54,24 @@ enum {
  * All instructions of a pair or block are 32 bits wide, so that the loops can be entered at any of theirs. */
 #define RLX_BYTES_TO_HALVES "sxtb16 lr, r12, ror #8\n\tsxtb16 r12, r12\n\t"
 
-#define RLX_REQUANTIZE(acc) \
-    "add r12, r11, " acc ", asr #31\n\t" \
-    "smmlar " acc ", " acc ", r10, r12\n\t" \
+/* With m and K in registers, and t for a sum. */
+#if RLX_DEPTHWISE_BITS == 8
+#define RLX_REQUANTIZE_BY(acc, m, k, t) \
+    "add " t ", " k ", " acc ", asr #31\n\t" \
+    "smmlar " acc ", " acc ", " m ", " t "\n\t" \
     "asr " acc ", " acc ", r8\n\t" \
     "ssat " acc ", #8, " acc "\n\t"
+#define RLX_DEPTHWISE_OFFSET "sub lr, r8, #1\n\tlsl r11, r11, lr\n\t"
+#else
+#define RLX_REQUANTIZE_BY(acc, m, k, t) \
+    "add " t ", " k ", " acc ", asr #31\n\t" \
+    "smmulr " acc ", " acc ", " m "\n\t" \
+    "add " acc ", " t ", " acc ", lsl #1\n\t" \
+    "asr " acc ", " acc ", r8\n\t" \
+    "ssat " acc ", #8, " acc ", asr #1\n\t"
+#define RLX_DEPTHWISE_OFFSET "lsl r11, r11, r8\n\t"
+#endif
+#define RLX_REQUANTIZE(acc) RLX_REQUANTIZE_BY(acc, "r10", "r11", "r12")
 
 /* One output: bytes 0 to 2. start: r9 or r2. */
 #define RLX_ROW_OF_ONE(load, taps, start, half, tap_1) \
@@ -105,11 +119,7 @@ enum {
     "smlad " acc_1 ", lr, " taps ", " start_1 "\n\t" \
     "smlat" half " " acc_1 ", r12, " tap_1 ", " acc_1 "\n\t"
 
-#define RLX_REQUANTIZE_LATE(acc) \
-    "add r11, lr, " acc ", asr #31\n\t" \
-    "smmlar " acc ", " acc ", r12, r11\n\t" \
-    "asr " acc ", " acc ", r8\n\t" \
-    "ssat " acc ", #8, " acc "\n\t"
+#define RLX_REQUANTIZE_LATE(acc) RLX_REQUANTIZE_BY(acc, "r12", "lr", "r11")
 
 #define RLX_COLUMN \
     "ldr r12, [r0], #1\n\t" RLX_BYTES_TO_HALVES \
@@ -258,8 +268,7 @@ enum {
         "1:\n\t" \
         RLX_DEPTHWISE_TAPS \
         "ldr r11, [sp, #44]\n\t" \
-        "sub lr, r8, #1\n\t" \
-        "lsl r11, r11, lr\n\t" \
+        RLX_DEPTHWISE_OFFSET \
         "pkhbt r8, r8, r12, lsl #17\n\t" \
         "ldr r12, [sp, #36]\n\t" \
         "ldr r10, [r2, #4]\n\t" \
@@ -358,8 +367,13 @@ static inline int8_t rlx_lines_output(const int8_t *pixels, const int8_t *record
         acc += pixels[tap / 3 * RLX_PLANE_PITCH + tap % 3] * rlx_lines_weight(record, tap);
     }
     const int32_t shift = record[RLX_DEPTHWISE_RECORD - 1];
+#if RLX_DEPTHWISE_BITS == 8
     const int32_t k = (int32_t)((uint32_t)two_zp << (shift - 1));
     return rlx_dsp_requantize(acc, rlx_lines_word(record + 4), k, shift);
+#else
+    const int32_t k = (int32_t)((uint32_t)two_zp << shift);
+    return rlx_dsp_requantize_doubled(acc, rlx_lines_word(record + 4), k, shift);
+#endif
 }
 
 static inline void rlx_lines(const int8_t *plane, int8_t *out, const int8_t *stream, const rlx_lines_t *job)

@@ -109,14 +109,6 @@ static inline int32_t rlx_digits_e_word(const int32_t *scales, int32_t n, int32_
     return (int32_t)((uint32_t)scales[n + i / 2] >> (16 * (i % 2)) & 0xFFFFu);
 }
 
-/* e is the low byte of e_word. */
-static inline int8_t rlx_digits_requantize(int32_t acc, int32_t m, int32_t k, int32_t e_word)
-{
-    const int32_t high = (int32_t)(((int64_t)acc * m + (INT64_C(1) << 30)) >> 31);
-    const int32_t v = (k + (acc >> 31) + 2 * high) >> (e_word & 0xFF) >> 1;
-    return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
-}
-
 /* K = two_zp << e. */
 static inline int32_t rlx_digits_offset(int32_t two_zp, int32_t e_word)
 {

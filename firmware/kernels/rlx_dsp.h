@@ -52,6 +52,14 @@ static inline int8_t rlx_dsp_requantize(int32_t acc, int32_t m, int32_t k, int32
     return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
 }
 
+/* The requantization of rlx_digits_dsp.h, for right shifts by 0, too; e is the low byte of e_word. */
+static inline int8_t rlx_dsp_requantize_doubled(int32_t acc, int32_t m, int32_t k, int32_t e_word)
+{
+    const int32_t high = (int32_t)(((int64_t)acc * m + (INT64_C(1) << 30)) >> 31);
+    const int32_t v = (k + (acc >> 31) + 2 * high) >> (e_word & 0xFF) >> 1;
+    return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
+}
+
 /* Bounds narrower than [-128, 127]: a second pass over n outputs that are already saturated. */
 static __attribute__((noinline, unused)) void rlx_dsp_clamp(int8_t *out, int32_t n, int32_t low, int32_t high)
 {

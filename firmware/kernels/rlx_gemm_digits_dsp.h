@@ -190,7 +190,7 @@ static void rlx_gemm_half(const rlx_gemm_half_t *g)
             const int32_t k = rlx_digits_offset(g->two_zp, e_word);
             for (int32_t i = 0; i < 2; i++) {
                 const int32_t acc = rlx_digits_accumulator(a[i], c, g->sums[i] / RLX_DIGIT_OFFSET);
-                out[i * g->offset] = rlx_digits_requantize(acc, scales[c], k, e_word);
+                out[i * g->offset] = rlx_dsp_requantize_doubled(acc, scales[c], k, e_word);
             }
             out += e_word >> 8;
         }

@@ -113,7 +113,7 @@ def _lower(graph: Graph, node: Node, form: Form) -> tuple[Call, ...] | str:
         return w
     refused = proofs.limit_weights(w, -(1 << (form.bits - 1)), (1 << (form.bits - 1)) - 1)
     refused = refused or proofs.limit_accumulators(w, ACCUMULATOR_BITS)
-    offsets = proofs.offsets(w)
+    offsets = proofs.offsets(w) if form.bits == 8 else proofs.offsets_of_doubled(w)
     if refused is not None or isinstance(offsets, str):
         return refused or str(offsets)
     return _calls(graph, node, w, form)
