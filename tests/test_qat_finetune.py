@@ -26,7 +26,7 @@ from rlx_edge.quant.widths import everywhere
 
 torch = pytest.importorskip("torch", reason="torch is an extra: make test-qat")
 
-from rlx_edge.qat.checkpoint import identity, resume, save_checkpoint  # noqa: E402
+from rlx_edge.qat.checkpoint import identity, read_checkpoint, save_checkpoint  # noqa: E402
 from rlx_edge.qat.train import Training, mixed, split  # noqa: E402
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -180,7 +180,7 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
     ours = identity(graph, first.data, {"seed": 0, "bits": 4})
     save_checkpoint(path, first, ours)
     again = training(Settings(epochs=3))
-    resume(path, again, ours)
+    again.restore(read_checkpoint(path, ours))
     assert list(map(repr, again.history)) == list(map(repr, first.history))  # A NaN is not equal to itself.
     other_data = Data({name: values[:20] for name, values in first.data.inputs.items()})
     for wanted, words in [
@@ -189,10 +189,10 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
         (identity(graph, first.data, {"seed": 1, "bits": 4}), "seed 0, not 1"),
     ]:
         with pytest.raises(EdgeError, match=words):
-            resume(path, again, wanted)
+            read_checkpoint(path, wanted)
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(EdgeError, match="no readable checkpoint"):
-        resume(path, again, ours)
+        read_checkpoint(path, ours)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:

@@ -60,8 +60,8 @@ def save_checkpoint(path: Path, training: Training, identity: Identity) -> None:
         torch.save(content, file)
 
 
-def resume(path: Path, training: Training, identity: Identity) -> None:
-    """Take a training to where a checkpoint left it, with as many threads as it had.
+def read_checkpoint(path: Path, identity: Identity) -> State:
+    """Where a training was left. PyTorch is set to as many threads as it had then: sums depend on them.
 
     Raises EdgeError for a missing or damaged file, and for a checkpoint of another model, other data or other choices.
     """
@@ -69,7 +69,7 @@ def resume(path: Path, training: Training, identity: Identity) -> None:
     _check_identity(path, content["identity"], identity)
     torch.set_num_threads(content["threads"])
     history = tuple(Epoch(**epoch) for epoch in content["history"])
-    training.restore(State(content["module"], content["optimizer"], content["best"], history))
+    return State(content["module"], content["optimizer"], content["best"], history)
 
 
 def _read(path: Path) -> dict[str, Any]:

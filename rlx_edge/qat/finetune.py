@@ -11,7 +11,7 @@ import torch
 from rlx_edge.data import Data
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.ir import Array, Graph, Requant
-from rlx_edge.qat.checkpoint import identity, resume, save_checkpoint
+from rlx_edge.qat.checkpoint import identity, read_checkpoint, save_checkpoint
 from rlx_edge.qat.integers import trained
 from rlx_edge.qat.module import QatModule
 from rlx_edge.qat.settings import Epoch, Settings
@@ -77,17 +77,17 @@ def finetune(
         raise DataError(f"{job.calibration_samples} samples to calibrate on: 1 or more are needed")
     if job.settings.labels:
         class_labels(job.data, job.graph)  # Before the work that comes first.
+    ours = identity(job.graph, job.data, choices(job))
+    left = read_checkpoint(job.checkpoint, ours) if job.checkpoint is not None and job.resume else None
     few = rows(job.data, slice(0, job.calibration_samples))
     float_graph, calibration = calibrated(job.graph, few, job.recipe, progress)
     assignment = assigned(float_graph, calibration, job.recipe, few, stage("quantizing", progress))
     module = QatModule(assignment, job.requant)
     training = Training(module, job.data, job.settings, job.device)
-    ours = identity(job.graph, job.data, choices(job))
-    if job.checkpoint is not None:
-        if job.resume:
-            resume(job.checkpoint, training, ours)
-        else:
-            save_checkpoint(job.checkpoint, training, ours)
+    if left is not None:
+        training.restore(left)
+    elif job.checkpoint is not None:
+        save_checkpoint(job.checkpoint, training, ours)
 
     def done(now: Training) -> None:
         if job.checkpoint is not None:
