@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +53,18 @@ def kernel_switch() -> str:
     return "\n".join([*lines, "    default: (void)scratch; break;", "    }", "}", ""])
 
 
-class HostCases:
-    """The case runner as a host process under the address and undefined-behavior sanitizers."""
+def build_host_cases(folder: Path) -> None:
+    """Compiles the case runner `folder / "cases"` with the address and undefined-behavior sanitizers."""
+    bundle = write_bundle(folder / "bundle")
+    sources = [*sorted(bundle.glob("*/*.c")), HERE / "firmware" / "cases" / "main.c"]
+    command = ["gcc", "-std=c11", "-O1", "-g", *SANITIZE, f"-I{bundle / 'rlx'}", f"-I{bundle / 'cases'}"]
+    subprocess.run([*command, *map(str, sources), "-o", str(folder / "cases")], check=True)
 
-    def __init__(self, folder: Path, compiler: str = "gcc", flags: Sequence[str] = SANITIZE) -> None:
-        bundle = write_bundle(folder / "bundle")
-        sources = [*sorted(bundle.glob("*/*.c")), HERE / "firmware" / "cases" / "main.c"]
-        program = folder / "cases"
-        command = [compiler, "-std=c11", "-O1", "-g", *flags, f"-I{bundle / 'rlx'}", f"-I{bundle / 'cases'}"]
-        subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True)
+
+class HostCases:
+    """The case runner as a host process."""
+
+    def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def run(self, data: bytes) -> bytes:

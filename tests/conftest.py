@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cases import HostCases, build_host_cases
 from flash_bench import Builds, Desk, builds_of
 from hypothesis import HealthCheck, settings
+from once import once
 
 # Whoever runs the tests may have boards of their own, which are none of the tests' business.
 os.environ["RLX_EDGE_BOARDS"] = str(Path(tempfile.gettempdir()) / "rlx-edge-tests" / "no boards")
@@ -28,6 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
     """Builds by the name of their board, each made once."""
     return builds_of(tmp_path_factory.mktemp("builds"))
+
+
+@pytest.fixture(scope="session")
+def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
+    """The runner of kernel calls on the host, under sanitizers."""
+    cases = HostCases(once(tmp_path_factory, "host-cases", build_host_cases) / "cases")
+    yield cases
+    cases.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 from rlx_edge.resources import firmware_dir
-
-
-@pytest.fixture(scope="session")
-def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
-    cases = HostCases(tmp_path_factory.mktemp("cases"))
-    yield cases
-    cases.close()
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -12,6 +12,7 @@ from cases import Case, encode, write_bundle
 from fast_graphs import WIDTHS, extreme_inputs, graphs_for, in_bands, joined, shifted_left
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
+from once import once
 from op_graphs import OPS, draw_legal, random_inputs, seeds
 from test_variants import JOINED, SHIFTED_LEFT, taken
 
@@ -20,7 +21,7 @@ from rlx_edge.cgen.target import Isa, get_target
 from rlx_edge.cgen.variants.table import VARIANTS
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.device.boards import load_board
-from rlx_edge.device.build import build_firmware
+from rlx_edge.device.build import build_firmware, load_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.ir import Graph
@@ -62,11 +63,14 @@ class DeviceCases:
 
 @pytest.fixture(scope="module", params=CORES)
 def device_cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceCases]:
-    folder: Path = tmp_path_factory.mktemp(request.param)
     board = load_board(CORES[request.param])
     size = SMALL if board.name == "microbit" else LARGE
     defines = {"CASES_INPUT_BYTES": f"{size[0]}u", "CASES_OUTPUT_BYTES": f"{size[1]}u"}
-    firmware = build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build", defines=defines)
+
+    def make(folder: Path) -> None:
+        build_firmware(write_bundle(folder / "bundle"), ["cases"], board, folder / "build", defines=defines)
+
+    firmware = load_firmware(once(tmp_path_factory, f"cases-{request.param}", make) / "build")
     with Emulator(board, firmware.elf) as emulator, Link.open(emulator.port, board.baud, elf=firmware.elf) as link:
         yield DeviceCases(link)
 

@@ -30,13 +30,6 @@ WORD = 4
 ROUNDS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture(scope="module")
-def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
-    cases = HostCases(tmp_path_factory.mktemp("cases"))
-    yield cases
-    cases.close()
-
-
 class Overlapped:
     """One step whose first input dies there: places of the two at a distance, everything else beside them."""
 

@@ -88,13 +88,6 @@ def test_twins_at_the_limits_of_16_bits(variant: Variant, host_cases: HostCases)
                 assert host_cases.run(case.data) == case.expected
 
 
-@pytest.fixture(scope="module")
-def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
-    cases = HostCases(tmp_path_factory.mktemp("cases"))
-    yield cases
-    cases.close()
-
-
 CORES = {Isa.V6M: "M0", Isa.V7M: "M3"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -36,13 +35,6 @@ def taken(graph: Graph, variant: Variant) -> bool:
         return False
     node = graph.output_nodes[0]
     return isinstance(node.op, variant.op) and not isinstance(variant.lower(graph, node), str)
-
-
-@pytest.fixture(scope="module")
-def host_cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCases]:
-    cases = HostCases(tmp_path_factory.mktemp("cases"))
-    yield cases
-    cases.close()
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=ids)
