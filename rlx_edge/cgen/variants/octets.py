@@ -36,7 +36,7 @@ def conv_kernel(name: str) -> Kernel:
             *("stride_h", "stride_w", "pad_top", "pad_left", "x_zp", "out_zp", "low", "high"),
             *("framed", "pointwise", "turns", "first", "inits"),
         ),
-        stack_bytes=896,
+        stack_bytes=1024,
         scratch=True,
         order=partial(raster_order, positions=POSITIONS),
     )
