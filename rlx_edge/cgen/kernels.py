@@ -126,6 +126,7 @@ DEQUANT_MATMUL_W8 = Kernel(
     "rlx_dequant_matmul_t",
     ("weights", "scales", "zero_points", "bias"),
     ("in_c", "out_c", "block", "blocks", "has_zero_points", "has_bias", "low", "high"),
+    stack_bytes=576,
     order=order.rowwise_order,
 )
 DEQUANT_MATMUL_W4 = replace(DEQUANT_MATMUL_W8, name="rlx_dequant_matmul_w4_f32")
