@@ -139,6 +139,7 @@ def quantize(
         print_json("quantize", facts)
     else:
         if mixed is not None and limits is not None:
+            out.print(bits_curve.widths_table(mixed))
             out.print(bits_curve.curve_table(mixed, limits))
         explain_tables.show(explanation, out)
         note(f"wrote {out_file}")

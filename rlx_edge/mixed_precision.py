@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import glob
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -76,10 +76,23 @@ class Point:
         return tuple(LayerRule(glob.escape(name), bits) for name, bits in self.bits.items())
 
 
+@dataclass(frozen=True)
+class LayerWidth:
+    """A layer with so many bits, all others having 8: predicted bytes of its step, instructions, output SQNR in dB."""
+
+    name: str
+    bits: int
+    flash: int
+    instructions: int
+    sqnr_db: float
+
+
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """The points by rising flash, which one was chosen, and the model that it is."""
+    """What each layer costs and loses with each width; the points by rising flash, which one was chosen, and the model
+    that it is."""
 
+    layers: tuple[LayerWidth, ...]
     points: tuple[Point, ...]
     chosen: int
     quantized: Quantized
@@ -149,14 +162,28 @@ def choose_bits(
         loss = None if found.agreement is None else 100 * (1 - found.agreement)
         return Measured(flash, instructions, found.output_sqnr_db, loss, "agreement")
 
-    search = Search(points_of(noise, limits.target, requant), make, judge)
+    plans = {bits: _planned(build_int8(noise.with_bits(bits), requant), limits.target) for bits in (*WIDTHS, FULL)}
+    search = Search(points_of(noise, plans), make, judge)
     chosen = within_flash(search, limits) if limits.flash_budget is not None else within_loss(search, limits)
-    return Mixed(tuple(search.points), chosen, Quantized(search.graphs[chosen], float_graph, calibration))
+    made = Quantized(search.graphs[chosen], float_graph, calibration)
+    return Mixed(tuple(layers_of(noise, plans)), tuple(search.points), chosen, made)
 
 
-def points_of(noise: WidthNoise, target: str, requant: Requant) -> list[Point]:
-    """At most POINTS of the curve, evenly by flash, with its ends."""
-    plans = {bits: _planned(build_int8(noise.with_bits(bits), requant), target) for bits in (*WIDTHS, FULL)}
+def layers_of(noise: WidthNoise, plans: Mapping[int, Planned]) -> Iterator[LayerWidth]:
+    """Each layer with each width."""
+    for node in noise.layers:
+        for bits, plan in plans.items():
+            sqnr_db = _decibels(noise, noise.added(node.id, bits))
+            yield LayerWidth(node.name, bits, *_layer_cost(plan.prediction, node.name), sqnr_db)
+
+
+def _decibels(noise: WidthNoise, added: float) -> float:
+    """The output's SQNR in dB, with so much more error than 8 bits leave."""
+    return 10 * math.log10(noise.signal / max(noise.base + added, 1e-300)) if noise.signal > 0 else math.inf
+
+
+def points_of(noise: WidthNoise, plans: Mapping[int, Planned]) -> list[Point]:
+    """At most POINTS of the curve, evenly by flash, with its ends; plans: the model with these bits everywhere."""
     names = [node.name for node in noise.layers]
     costs = {name: {bits: _layer_cost(plan.prediction, name) for bits, plan in plans.items()} for name in names}
     choices = [choice for widths in _subsets(tuple(plans)) for choice in _front(noise, costs, plans, widths)]
@@ -167,7 +194,7 @@ def points_of(noise: WidthNoise, target: str, requant: Requant) -> list[Point]:
             dict(zip(names, choice.bits, strict=True)),
             choice.flash,
             choice.instructions,
-            10 * math.log10(noise.signal / max(choice.noise + noise.base, 1e-300)) if noise.signal > 0 else math.inf,
+            _decibels(noise, choice.noise),
         )
         for choice in (found[i] for i in sorted(wanted))
     ]

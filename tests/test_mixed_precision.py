@@ -90,6 +90,11 @@ def test_the_command(tmp_path: Path) -> None:
     chosen = curve["points"][curve["chosen"]]
     assert chosen["measured"]["points_lost"] <= 2 and chosen["measured"]["points_of"] == "top-1"
     assert picture.read_bytes().startswith(b"\x89PNG")
+    by_layer = {(layer["name"], layer["bits"]): layer for layer in curve["layers"]}
+    for name in chosen["bits"]:
+        alone = [by_layer[name, bits] for bits in (2, 4, 8)]
+        assert alone[0]["output_sqnr_db"] < alone[1]["output_sqnr_db"] <= alone[2]["output_sqnr_db"]
+        assert all(layer["flash_bytes"] > 0 and layer["instructions"] > 0 for layer in alone)
     recipe = tmp_path / "recipe.toml"
     lines = [f"{json.dumps(name)} = {bits}" for name, bits in chosen["bits"].items()]
     recipe.write_text("[layers]\n" + "\n".join(lines) + "\n")

@@ -13,7 +13,7 @@ from rich.table import Table
 from rlx_edge.mixed_precision import Limits, Mixed, Point
 from rlx_edge.report.explain_tables import decibels
 from rlx_edge.report.plots import INK, check_plot, save_figure
-from rlx_edge.report.tables import table
+from rlx_edge.report.tables import short, table
 
 CURVE, MEASURED, CHOSEN = "#1f5fa8", "#9dc3e6", "#c55a11"
 
@@ -38,6 +38,24 @@ def curve_table(mixed: Mixed, limits: Limits) -> Table:
     return table(f"bits of weights: predicted for {limits.target}, start-up and link left out", columns, rows)
 
 
+def widths_table(mixed: Mixed) -> Table:
+    """A row a layer: the output's SQNR and the layer's flash, with each width of this layer alone."""
+    widths = sorted({layer.bits for layer in mixed.layers}, reverse=True)
+    found = {(layer.name, layer.bits): layer for layer in mixed.layers}
+    chosen = mixed.points[mixed.chosen].bits
+    rows = [
+        (
+            short(name),
+            *(decibels(found[name, bits].sqnr_db) for bits in widths),
+            *(f"{found[name, bits].flash:,}" for bits in widths),
+            str(chosen[name]),
+        )
+        for name in dict.fromkeys(layer.name for layer in mixed.layers)
+    ]
+    columns = ("layer", *(f"dB, {bits}" for bits in widths), *(f"bytes, {bits}" for bits in widths), "chosen")
+    return table("output SQNR and flash with fewer bits in one layer alone", columns, rows)
+
+
 def summary(point: Point) -> str:
     """How many layers have how many bits."""
     counts = Counter(point.bits.values())
@@ -46,7 +64,18 @@ def summary(point: Point) -> str:
 
 def curve_facts(mixed: Mixed, limits: Limits) -> dict[str, Any]:
     """For --json."""
-    return {"target": limits.target, "chosen": mixed.chosen, "points": [_facts(point) for point in mixed.points]}
+    layers = [
+        {
+            "name": layer.name,
+            "bits": layer.bits,
+            "flash_bytes": layer.flash,
+            "instructions": layer.instructions,
+            "output_sqnr_db": None if math.isinf(layer.sqnr_db) else layer.sqnr_db,
+        }
+        for layer in mixed.layers
+    ]
+    points = [_facts(point) for point in mixed.points]
+    return {"target": limits.target, "layers": layers, "chosen": mixed.chosen, "points": points}
 
 
 def _facts(point: Point) -> Mapping[str, Any]:
