@@ -15,8 +15,8 @@ from rlx_edge.ir.ops import Dequantize, Input, Pad, Quantize, Reduce, ReduceOp, 
 LARGEST_REAL_IN_CODES = 2.0**24
 """TFLite's kernels convert a quotient beyond int32 to an integer, which C leaves undefined."""
 
-TFLITE_OPS = sorted(name for name in OPS if not name.endswith("_onnx"))
-"""The strategies whose scales TFLite's rules take; the others are the same ops again."""
+TFLITE_OPS = sorted(name for name in OPS if not name.endswith("_onnx") and name != "dequant_matmul")
+"""The strategies whose scales TFLite's rules take; the others are the same ops again, or float32."""
 
 
 @dataclass

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
+from fast_graphs import WIDTHS
 from guards import changed, differing, filled, guards, in_all_ways, write_bundle
 from models import ModelMaker, random_model, samples
 from test_shared_device import SHARED, shared_model
@@ -38,8 +39,8 @@ from rlx_edge.device.build import build_firmware
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.device.link import Link
 from rlx_edge.device.symbols import find_source_line
-from rlx_edge.ir import Graph
-from rlx_edge.ir.ops import ReduceOp
+from rlx_edge.ir import DType, Graph
+from rlx_edge.ir.ops import Param, QConv2d, QMatMul, ReduceOp
 from rlx_edge.reference import run_all
 from rlx_edge.resources import digits_dir
 
@@ -122,6 +123,11 @@ def test_nothing_is_touched_outside_of_tensors(core: str, tmp_path: Path) -> Non
     """Every variant of the core is called; layers are streamed through line buffers too."""
     target = target_of(BOARDS[core])
     plans = {f"all{k}": plan for k, plan in enumerate(in_all_ways(make_plan(random_model(16), target)))}
+    for dtype in (DType.I4, DType.I2):
+        few_bits = [narrowed(graph, dtype) for graph in (random_model(16), many_outputs())]
+        ways = [plan for graph in few_bits for plan in in_all_ways(make_plan(graph, target))]
+        packed = [plan for plan in ways if any(step.variant.endswith(tuple(WIDTHS)) for step in plan.steps)]
+        plans |= {f"{dtype.value}_{k}": plan for k, plan in enumerate(packed)}
     called = {step.variant for plan in plans.values() for step in plan.steps}
     missing = {variant.name for variant in VARIANTS if variant.isa in target.isas} - called
     assert not missing, "another random model is needed, to which these apply too"
@@ -130,6 +136,25 @@ def test_nothing_is_touched_outside_of_tensors(core: str, tmp_path: Path) -> Non
     assert any(plan.line_offsets for plan in plans.values())
     with on_board(BOARDS[core], plans, tmp_path) as device:
         check(device)
+
+
+def narrowed(graph: Graph, dtype: DType) -> Graph:
+    """The graph with weights that this type holds."""
+    nodes, params = list(graph.nodes), dict(graph.params)
+    _, high = dtype.limits
+    for node in graph.nodes:
+        if isinstance(node.op, QConv2d | QMatMul):
+            weights = graph.nodes[node.inputs[1]]
+            assert isinstance(weights.op, Param)
+            params[weights.op.name] = (graph.params[weights.op.name] % (2 * high + 1) - high).astype(np.int8)
+            nodes[weights.id] = replace(weights, type=replace(weights.type, dtype=dtype))
+    return replace(graph, nodes=tuple(nodes), params=params)
+
+
+def many_outputs() -> Graph:
+    """A dense layer with one scale for so many channels that kernels of their own take it."""
+    maker = ModelMaker("many_outputs", 1)
+    return maker.builder.build([maker.dense(maker.input((1, 20)), 9)])
 
 
 def target_of(board: str) -> TargetConfig:
