@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +60,15 @@ def build_host_cases(folder: Path) -> None:
     bundle = write_bundle(folder / "bundle")
     sources = [*sorted(bundle.glob("*/*.c")), HERE / "firmware" / "cases" / "main.c"]
     command = ["gcc", "-std=c11", "-O1", "-g", *SANITIZE, f"-I{bundle / 'rlx'}", f"-I{bundle / 'cases'}"]
-    subprocess.run([*command, *map(str, sources), "-o", str(folder / "cases")], check=True)
+
+    def compiled(source: Path) -> Path:
+        target = folder / f"{source.parent.name}_{source.stem}.o"
+        subprocess.run([*command, "-c", str(source), "-o", str(target)], check=True)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sources))
+    subprocess.run(["gcc", *SANITIZE, *map(str, objects), "-o", str(folder / "cases")], check=True)
 
 
 class HostCases:

@@ -21,7 +21,7 @@ import few_bits  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not few_bits.SHARED.is_dir(), reason="../shared with the public models is not here")
 
-BOARDS = {
+IMAGES = {
     "mps2-an386": (("kws", "4"), ("ic", "4")),
     "mps3-an547": (("kws", "4"), ("ic", "4")),
     "microbit": (("kws", "4"),),
@@ -29,6 +29,9 @@ BOARDS = {
     "mps2-an385": (("kws", "4"), ("kws", "ternary"), ("mnist_valid", "4"), ("mnist_valid", "ternary")),
 }
 """Board -> models and widths, which go into one image."""
+
+ONLY_LONG = ("mps3-an547", "microbit")
+BOARDS = [pytest.param(name, marks=pytest.mark.long) if name in ONLY_LONG else name for name in IMAGES]
 
 FLASH = {("kws", "4"): 30_000, ("ic", "4"): 58_000, ("ad", "4"): 150_000}
 """Most bytes on the Cortex-M4: model, kernels and start-up."""
@@ -46,7 +49,7 @@ def held_out(name: str, width: str, count: int) -> Data:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_device_equals_host_and_reference(board: str, tmp_path: Path) -> None:
-    graphs = {f"{name}_{width}": few_bits.model(name, width) for name, width in BOARDS[board]}
+    graphs = {f"{name}_{width}": few_bits.model(name, width) for name, width in IMAGES[board]}
     api.build(graphs, load_board(board), tmp_path)
     for label, graph in graphs.items():
         samples = held_out(*label.rsplit("_", 1), 4)

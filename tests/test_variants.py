@@ -23,7 +23,7 @@ from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph
 from rlx_edge.reference import run_all
 
-EXAMPLES = 2000 if os.environ.get("RLX_EDGE_TESTS") == "long" else 60
+EXAMPLES = 2000 if os.environ.get("RLX_EDGE_TESTS") == "long" else 40
 ids = [variant.name for variant in VARIANTS]
 
 
