@@ -15,7 +15,7 @@ A pattern is a layer's name, with * and ? as in a shell, or a kind: see KINDS.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -147,5 +147,5 @@ def matches(pattern: str, layer: LayerFacts) -> bool:
     return any(fnmatchcase(name, pattern) for full in names for name in (full, brief(full)))
 
 
-def _listed(names: object) -> str:
-    return ", ".join(map(str, names))  # type: ignore[call-overload]
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(str, names))
