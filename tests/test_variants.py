@@ -158,7 +158,7 @@ def test_names_say_what_they_are() -> None:
 
 SHIFTED_LEFT = {
     **{"conv_mve_w4": False, "dense_mve_w4": False, "dense_mve": True, "depthwise_mve_w4": True},
-    **{"conv_dsp_w4": False, "dense_dsp_w4": False, "depthwise_dsp_w4": False},
+    **{"conv_dsp_w4": False, "dense_dsp_w4": False, "depthwise_dsp_w4": False, "depthwise_v7m_w4": False},
 }
 """Variants, and whether they need a bound at the zero point where channels do not shift to the right."""
 

@@ -269,6 +269,11 @@ typedef struct {
 } rlx_depthwise_v7m_t;
 void rlx_depthwise_v7m_s8(
     const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+/* The same with weights of 4 and 2 bits, packed. */
+void rlx_depthwise_v7m_w4(
+    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
+void rlx_depthwise_v7m_w2(
+    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
 
 /* Matrix product, 8 output channels at a time. */
 typedef struct {

@@ -60,6 +60,15 @@
     "ssat " n ", #8, " n ", asr #1\n\t" \
     "strb " n ", " at "\n\t"
 
+/* The same where the scale is large. */
+#define RLX_V7M_REQUANTIZE_LARGE(n, m, e, k, low, at) \
+    "lsl.w " n ", " n ", #8\n\t" \
+    "smull " low ", " n ", " n ", " m "\n\t" \
+    "sub.w " n ", " n ", " k "\n\t" \
+    "asr.w " n ", " n ", " e "\n\t" \
+    "ssat " n ", #8, " n ", asr #1\n\t" \
+    "strb " n ", " at "\n\t"
+
 /* The same in C. */
 static inline int8_t rlx_v7m_requantize(int32_t negated, int32_t minus_m, int32_t e, int32_t c)
 {

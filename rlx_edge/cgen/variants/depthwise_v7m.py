@@ -1,8 +1,9 @@
-"""Depthwise convolution on Armv7-M: 6 neighbors at a time (firmware/kernels/rlx_depthwise_v7m_s8.c)."""
+"""Depthwise convolution on Armv7-M: 6 neighbors at a time (firmware/kernels/rlx_depthwise_v7m.h)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -86,18 +87,41 @@ KERNEL = Kernel(
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """What a kernel of these brings: pieces of its stream, scratch beside the band, how it counts bands, a proof.
+
+    work: of the call's parameters and so many rows.
+    """
+
+    kernel: Kernel
+    pieces: list[Array]
+    scratch: int
+    work: Callable[[Mapping[str, int], int], dict[str, int]]
+    proof: str
+
+
 def lower(graph: Graph, node: Node) -> tuple[Call, ...] | str:
+    found = refused_shape(graph, node) or proved(graph, node)
+    if isinstance(found, str):
+        return found
+    return calls(graph, node, Lowered(KERNEL, pieces(found), 0, work, found.text))
+
+
+def refused_shape(graph: Graph, node: Node) -> str | None:
+    """Why these kernels cannot compute the node, whatever its numbers are."""
+    op, in_c, out_c = node.op, graph.nodes[node.inputs[0]].type.shape[3], node.type.shape[3]
+    assert isinstance(op, QConv2d)
+    if op.groups != in_c or out_c != in_c or in_c == 1:
+        return f"{op.groups} groups of {in_c} channels to {out_c}, not one channel each"
+    return "dilation" if op.dilation != (1, 1) else None
+
+
+def calls(graph: Graph, node: Node, lowered: Lowered) -> tuple[Call, ...]:
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QConv2d)
     _, in_h, in_w, in_c = x.type.shape
     _, out_h, out_w, out_c = node.type.shape
-    if op.groups != in_c or out_c != in_c or in_c == 1:
-        return f"{op.groups} groups of {in_c} channels to {out_c}, not one channel each"
-    if op.dilation != (1, 1):
-        return "dilation"
-    found = proved(graph, node)
-    if isinstance(found, str):
-        return found
     top, left, _, _ = pad_sides(op.padding)
     params = {
         **dict(in_h=in_h, in_w=in_w, in_c=in_c, out_w=out_w, out_c=out_c),
@@ -106,13 +130,13 @@ def lower(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         **bounds(op.clamp),
     }
     params |= bands(params, out_h)
-    packed = Constant("stream", packed_stream(found))
+    packed = Constant("stream", stream(lowered.pieces))
     return tuple(
         Call(
-            *(KERNEL, params, (source,), target, out_h, {"stream": packed}),
-            scratch=band_bytes(params, params["band_h"], params["band_w"]),
-            work=partial(work, params),
-            proof=found.text,
+            *(lowered.kernel, params, (source,), target, out_h, {"stream": packed}),
+            scratch=lowered.scratch + band_bytes(params, params["band_h"], params["band_w"]),
+            work=partial(lowered.work, params),
+            proof=lowered.proof,
         )
         for source, target in zip(image_views(x.type, x.id), image_views(node.type, node.id), strict=True)
     )
@@ -136,12 +160,12 @@ def bands(p: Mapping[str, int], out_h: int) -> dict[str, int]:
     return {"band_h": -(-out_h // -(-out_h // rows)), "band_w": columns}
 
 
-def packed_stream(w: Weighted) -> Array:
-    """Per channel: the negated bias, weights and e, the negated multiplier."""
-    pieces = []
+def pieces(w: Weighted) -> list[Array]:
+    """Of the stream, per channel: the negated bias, weights and e, the negated multiplier."""
+    made = []
     for bias, row, (minus_m, e) in zip(w.bias, w.rows, scales(w), strict=True):
-        pieces += [int32([-bias]), padded(np.append(row, np.int8(e)), 4), int32([minus_m])]
-    return stream(pieces)
+        made += [int32([-bias]), padded(np.append(row, np.int8(e)), 4), int32([minus_m])]
+    return made
 
 
 def work(p: Mapping[str, int], out_h: int) -> dict[str, int]:

@@ -24,6 +24,7 @@ from rlx_edge.cgen.variants import (
     depthwise_v6m,
     depthwise_v6m_packed,
     depthwise_v7m,
+    depthwise_v7m_packed,
     packed,
     pool_mve,
 )
@@ -49,6 +50,7 @@ VARIANTS: tuple[Variant, ...] = (
     *dense_packed.VARIANTS,
     *depthwise_v6m_packed.VARIANTS,
     *depthwise_v7m.VARIANTS,
+    *depthwise_v7m_packed.VARIANTS,
     *dense_v7m.VARIANTS,
     *packed.VARIANTS,
 )
