@@ -8,6 +8,7 @@ import os
 import re
 import select
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -96,14 +97,15 @@ class Emulator:
         self._folder = tempfile.TemporaryDirectory(prefix="rlx-edge-qemu-")
         _running.add(self)
         try:
-            command = self._command()
-            with self._log().open("wb") as log:
+            with self._log().open("wb") as log, contextlib.ExitStack() as held:
+                listener = held.enter_context(self._listener()) if self._gdb else None
                 self._process = subprocess.Popen(
-                    ["/bin/sh", "-c", _LEASH, "sh", *command],
+                    ["/bin/sh", "-c", _LEASH, "sh", *self._command(listener)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
                     start_new_session=True,  # Ctrl-C reaches this process, which then ends QEMU in order
+                    pass_fds=() if listener is None else (listener.fileno(),),
                 )
             self.port = self._await_port(self._process)
         except BaseException:
@@ -149,7 +151,15 @@ class Emulator:
         except subprocess.TimeoutExpired as error:
             raise ToolError(f"the program on the emulated {self.board.name} did not end in {timeout:g} s") from error
 
-    def _command(self) -> list[str]:
+    def _listener(self) -> socket.socket:
+        """The gdb server's socket. QEMU would make it after it names its pty, when gdb may be there."""
+        self.gdb_target = str(self._log().with_name("gdb"))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.gdb_target)
+        listener.listen()
+        return listener
+
+    def _command(self, gdb: socket.socket | None) -> list[str]:
         emulation = self.board.emulation
         if emulation is None:
             raise ToolError(
@@ -169,9 +179,8 @@ class Emulator:
             command += ["-kernel", str(self._elf)]
         if self._icount:
             command += ["-icount", f"shift={ICOUNT_SHIFT}"]
-        if self._gdb:
-            self.gdb_target = str(self._log().with_name("gdb"))
-            command += ["-gdb", f"unix:{self.gdb_target.replace(',', ',,')},server=on,wait=off"]
+        if gdb is not None:
+            command += ["-chardev", f"socket,id=gdb,fd={gdb.fileno()},server=on,wait=off", "-gdb", "chardev:gdb"]
         return [*command, "-S"] if self._halted else command
 
     def _log(self) -> Path:
