@@ -69,8 +69,9 @@ def test_windows_read_a_ring_of_rows(op: str, host_cases: HostCases) -> None:
 
 
 def test_parameter_structs_match_the_header() -> None:
-    """cgen/kernels.py says the same as rlx_kernels.h: struct, pointers, fields, order."""
-    header = (firmware_dir() / "kernels" / "rlx_kernels.h").read_text()
+    """cgen/kernels.py says the same as rlx_kernels.h and those that it includes: struct, pointers, fields, order."""
+    headers = (firmware_dir() / "kernels").glob("rlx_kernels*.h")
+    header = "\n".join(file.read_text() for file in headers)
     for kernel in ALL_KERNELS:
         body = re.search(r"typedef struct \{([^}]*)\} " + kernel.struct + ";", header)
         assert body is not None, kernel.struct

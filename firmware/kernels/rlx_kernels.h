@@ -1,4 +1,5 @@
-/* rlx_kernels.h: every kernel, with its parameters.
+/* rlx_kernels.h: every kernel, with its parameters: the portable ones here, those of an instruction set in headers of
+ * their own.
  *
  * All kernels compute the output rows [y0, y1) and touch no other row. Tensors are int8, channels last; a view says
  * where a row lies (rlx.h). Parameter structs are constant data made by the generator: pointers first, then int32
@@ -17,6 +18,11 @@
 #define RLX_KERNELS_H
 
 #include "rlx.h"
+#include "rlx_kernels_dsp.h"
+#include "rlx_kernels_mve.h"
+#include "rlx_kernels_packed.h"
+#include "rlx_kernels_v6m.h"
+#include "rlx_kernels_v7m.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -81,6 +87,8 @@ typedef struct {
 } rlx_pool_t;
 void rlx_avg_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_max_pool_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
+/* The mean with MVE: Cortex-M55, M85. */
+void rlx_avg_pool_mve_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 /* A mean over a whole image in two parts, so that rows can come one by one. Sums: rows of `channels` int32, row y of
  * them the sum over the rows 0 to y of a; b holds the sums of the row before, and may be y. The mean reads the last. */
@@ -186,230 +194,6 @@ void rlx_quantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32
 /* The same with ties to even. */
 void rlx_quantize_onnx_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 void rlx_dequantize_f32(const rlx_quantize_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-
-/* ---- DSP: Cortex-M4, M7, M33 ---- */
-
-/* Convolution of one group without dilation, weights packed by the generator: rlx_conv_dsp.h, rlx_gemm_dsp.h.
- * scratch: aligned to 16; its size stands in rlx_conv_dsp.h. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, low, high;
-    int32_t steps;     /* of the packed weights, 2 values of k each */
-    int32_t pointwise; /* 1: 1x1, stride 1 and no padding, so that rows may be taken together */
-} rlx_conv_dsp_t;
-void rlx_conv_dsp_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with the weights of two channels joined in an int16, and with int16 weights. */
-void rlx_conv_dsp_joined_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_dsp_w16_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with weights of 4 and 2 bits, packed: rlx_digits_dsp.h. */
-void rlx_conv_dsp_w4_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_dsp_w2_s8(const rlx_conv_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* Matrix product, weights packed by the generator: rlx_dense_dsp.h. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_c, out_c, low, high;
-} rlx_dense_dsp_t;
-void rlx_dense_dsp_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-/* The same with the weights of two channels joined in an int16. */
-void rlx_dense_dsp_joined_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-/* The same with weights of 4 and 2 bits, packed: rlx_digits_dsp.h. */
-void rlx_dense_dsp_w4_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-void rlx_dense_dsp_w2_s8(const rlx_dense_dsp_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-
-/* The latter with one scale; rlx_dense_dsp_one_scale_s8.c. offset, shift: K and e of rlx_dsp.h. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_c, out_c, low, high, multiplier, offset, shift;
-} rlx_dense_dsp_one_scale_t;
-void rlx_dense_dsp_one_scale_s8(
-    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-void rlx_dense_dsp_one_scale_w4_s8(
-    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-void rlx_dense_dsp_one_scale_w2_s8(
-    const rlx_dense_dsp_one_scale_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-
-/* Depthwise convolution of at most 3x3 taps, of as many channels out as in, without dilation. along_y: lines of the
- * planes in scratch run along y, else along x; tile_h rows x tile_w columns of outputs are computed from the planes at
- * once: of a tile along the lines, of a band across them. stream: rlx_depthwise_dsp.h.
- * scratch: aligned to 16; its size stands in the kernel's file. */
-typedef struct {
-    const int8_t *stream;
-    int32_t in_h, in_w, channels, out_w, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high;
-    int32_t tile_h, tile_w, along_y;
-} rlx_depthwise_dsp_t;
-void rlx_depthwise_dsp_s8(
-    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with weights of 4 and 2 bits, packed. */
-void rlx_depthwise_dsp_w4_s8(
-    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_depthwise_dsp_w2_s8(
-    const rlx_depthwise_dsp_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* ---- Armv7-M (Cortex-M3) ------------------------------------------------------------------------------------ */
-
-/* Convolution, 4 positions at a time. One group, no dilation. group: steps that two 16-bit fields can hold, 2 or 4.
- * pointwise: 1 for a 1x1 kernel, stride 1 and no padding. scratch: see the kernel. */
-typedef struct {
-    const int32_t *stream; /* bias, weights and scales of each channel: rlx_gemm_v7m.h */
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, group, pointwise;
-} rlx_conv_v7m_t;
-void rlx_conv_v7m_s8(
-    const rlx_conv_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* Depthwise convolution, 6 neighbors at a time, an output channel per input channel; bands of band_h rows and band_w
- * columns of y go through scratch: see the kernel. */
-typedef struct {
-    const int32_t *stream; /* bias, weights and scales of each channel: see the kernel */
-    int32_t in_h, in_w, in_c, out_w, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, band_h, band_w;
-} rlx_depthwise_v7m_t;
-void rlx_depthwise_v7m_s8(
-    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with weights of 4 and 2 bits, packed. */
-void rlx_depthwise_v7m_w4(
-    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_depthwise_v7m_w2(
-    const rlx_depthwise_v7m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* Matrix product, 8 output channels at a time. */
-typedef struct {
-    const int32_t *stream; /* biases, weights and scales of groups of channels: see the kernel */
-    int32_t in_c, out_c, out_zp, low, high;
-} rlx_dense_v7m_t;
-void rlx_dense_v7m_s8(const rlx_dense_v7m_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
-
-/* ---- V6M: Cortex-M0, M0+ ---- */
-
-/* stream: as rlx_conv_v6m_s8.c says. blocks: a window's taps by four, rounded up. scratch: 32 * blocks + 5 * k_w * in_c
- * bytes. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
-    int32_t blocks, x_zp, low, high;
-} rlx_conv_v6m_t;
-void rlx_conv_v6m_s8(
-    const rlx_conv_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* stream, scratch: as rlx_depthwise_v6m_s8.c says. multiplier: output channels of an input channel. band: output rows
- * (columns, if upright) that are computed together. upright: 1 for pairs of rows, 0 for pairs of columns. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
-    int32_t multiplier, band, upright, x_zp, low, high;
-} rlx_depthwise_v6m_t;
-void rlx_depthwise_v6m_s8(
-    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* stream, scratch: as rlx_dense_v6m_s8.c says. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_c, out_c, low, high;
-} rlx_dense_v6m_t;
-void rlx_dense_v6m_s8(
-    const rlx_dense_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* ---- Weights of 4 and 2 bits on Armv6-M and Armv7-M ---------------------------------------------------------- */
-
-/* Convolution, 8 positions at a time. One group, no dilation. framed: 1 where a window leaves the image. pointwise: 1
- * for a 1x1 kernel, stride 1 and no padding. turns: of a run; first: taps of the first run; inits: words of scratch that
- * the core wants. stream: as rlx_octets_multiply_v6m.h, rlx_octets_multiply_v7m.h and rlx_octets_skip.h say. scratch: as
- * rlx_octets.h says. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w;
-    int32_t stride_h, stride_w, pad_top, pad_left, x_zp, out_zp, low, high, framed, pointwise;
-    int32_t turns, first, inits;
-} rlx_conv_octets_t;
-void rlx_conv_v6m_w4(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_v6m_w2(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_v6m_skip_w2(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_v7m_w4(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_v7m_w2(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_v7m_skip_w2(
-    const rlx_conv_octets_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* Depthwise convolution; scratch as for rlx_depthwise_v6m_s8. stream: as rlx_depthwise_packed_v6m.h says. */
-void rlx_depthwise_v6m_w4(
-    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_depthwise_v6m_w2(
-    const rlx_depthwise_v6m_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* Matrix product. chunk: inputs whose products are summed in 16 bits; first: those of the first chunk. stream, scratch:
- * as rlx_dense_packed.h says. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_c, out_c, out_zp, low, high, chunk, first;
-} rlx_dense_packed_t;
-void rlx_dense_v6m_w4(
-    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_dense_v6m_w2(
-    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_dense_v7m_w4(
-    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_dense_v7m_w2(
-    const rlx_dense_packed_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* ---- MVE: Cortex-M55, M85 ---- */
-
-/* stream: as rlx_gemm_mve.h says. blocks: a window's bytes by 16, rounded up. columns: that all windows of a row span, or
- * 0 for 1x1 kernels without padding. rows_at_once: output rows laid out together, 1 or 2. spread_pixels: how many pixels
- * of few channels one instruction moves to their columns, where the places of 16 bytes lie within 256; or 0.
- * scratch: as rlx_conv_mve.h says. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
-    int32_t x_zp, out_zp, low, high, blocks, columns, rows_at_once, spread_pixels;
-} rlx_conv_mve_t;
-void rlx_conv_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_relu_mve_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with weights of 4 and of 2 bits (rlx_weights_mve.h). */
-void rlx_conv_mve_w4_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_relu_mve_w4_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_mve_w2_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_conv_relu_mve_w2_s8(const rlx_conv_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* stream: as rlx_depthwise_strips_mve.h says. along_y: strips run along y. pairs: two lines at once. rows_at_once:
- * output rows of a band; along x 1, or 2 with `pairs`. out_c is in_c. scratch: buffer_bytes + 16 bytes. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_h, in_w, in_c, out_w, out_c, k_h, k_w, stride_h, stride_w, pad_top, pad_left;
-    int32_t x_zp, out_zp, along_y, pairs, rows_at_once, buffer_bytes;
-} rlx_depthwise_mve_t;
-void rlx_depthwise_mve_s8(
-    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with packed weights of 4 and of 2 bits. */
-void rlx_depthwise_mve_w4_s8(
-    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_depthwise_mve_w2_s8(
-    const rlx_depthwise_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* stream: as rlx_dense_mve.h says. blocks: in_c by 16, rounded up. scratch: 16 * blocks bytes, none where in_c is a
- * multiple of 16. */
-typedef struct {
-    const int32_t *stream;
-    int32_t in_c, out_c, out_zp, low, high, blocks;
-} rlx_dense_mve_t;
-void rlx_dense_mve_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-/* The same with weights of 4 and of 2 bits (rlx_weights_mve.h). */
-void rlx_dense_mve_w4_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-void rlx_dense_mve_w2_s8(const rlx_dense_mve_t *p, rlx_view_t x, rlx_view_t y, void *scratch, int32_t y0, int32_t y1);
-
-/* As rlx_add_mve_s8.c says. width: elements of a row. y may be a or b. */
-typedef struct {
-    int32_t width, factor_b, offset_b, multiplier_b, shift_b, factor, offset, multiplier, shift, out_zp, low, high;
-} rlx_add_mve_t;
-void rlx_add_mve_s8(const rlx_add_mve_t *p, rlx_view_t a, rlx_view_t b, rlx_view_t y, int32_t y0, int32_t y1);
-
-void rlx_avg_pool_mve_s8(const rlx_pool_t *p, rlx_view_t x, rlx_view_t y, int32_t y0, int32_t y1);
 
 #if defined(__cplusplus)
 }

@@ -1,4 +1,4 @@
-"""The kernels that generated code can call: a line each, in the words of firmware/kernels/rlx_kernels.h."""
+"""The kernels that generated code can call: a line each, in the words of firmware/kernels/rlx_kernels*.h."""
 
 from __future__ import annotations
 
