@@ -10,7 +10,6 @@
 
 /* Registers: r0 r1 r2 weights, then products and their sums, r3 r4 r5 activations, r6 next word of the table, r7 next
  * activations; r8 2^15, r9 line_rest, r10 r11 lo and hi, r12 the pair's first output, lr return.
- * While rescaling: as RLX_V6M_RESCALE_ says, with the shift in r5; r7 and r12 stay.
  * Stack: a copy of rows_t, whose `mode` becomes an address. */
 #define FLUSH(sum)                                                                                                    \
     "    add " sum ", r8\n"                                                                                           \
@@ -47,16 +46,7 @@
 RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
 {
     __asm__ volatile(".syntax unified\n"
-                     RLX_V6M_SAVE
-                     "    adds r0, r0, #48\n"
-                     "    ldmia r0!, {r1-r6}\n"
-                     "    push {r1-r6}\n"
-                     "    subs r0, r0, #48\n"
-                     "    ldmia r0!, {r1-r6}\n"
-                     "    push {r1-r6}\n"
-                     "    subs r0, r0, #48\n"
-                     "    ldmia r0!, {r1-r6}\n"
-                     "    push {r1-r6}\n"
+                     ROWS_ENTER
                      "    movs r0, #128\n"
                      "    lsls r0, r0, #8\n"
                      "    mov r8, r0\n"
@@ -71,81 +61,7 @@ RLX_V6M_NAKED static void run_rows(RLX_V6M_UNUSED const rows_t *rows)
                      "    adr r0, 22f\n"
                      "1:  adds r0, r0, #1\n" /* Thumb code */
                      "    str r0, [sp, #40]\n"
-                     "2:\n" /* a row */
-                     "    ldr r0, [sp, #8]\n"
-                     "    mov r12, r0\n"
-                     "    ldr r1, [sp, #24]\n"
-                     "    adds r0, r0, r1\n"
-                     "    str r0, [sp, #48]\n"
-                     "    ldr r7, [sp]\n"
-                     "    ldr r0, [sp, #44]\n"
-                     "    cmp r0, #0\n"
-                     "    beq 3f\n"
-                     "    ldr r0, [sp, #40]\n"
-                     "    blx r0\n"
-                     "    ldmia r6!, {r0, r3, r4, r5}\n"
-                     "    mov lr, r0\n"
-                     "    cmp r5, #255\n"
-                     "    bhi 4f\n"
-                     "    ldr r6, 10f\n"
-                     "    b 6f\n"
-                     "    .balign 4\n"
-                     "10: .word " RLX_V6M_INNER "\n"
-                     "3:\n" /* a pair */
-                     "    ldr r0, [sp, #40]\n"
-                     "    blx r0\n"
-                     "    ldmia r6!, {r0, r3, r4, r5}\n"
-                     "    mov lr, r0\n"
-                     "    cmp r5, #255\n"
-                     "    bls 5f\n"
-                     FIRST RLX_V6M_RESCALE_SHORT("r5")
-                     "    mov r1, r12\n"
-                     "    strb r0, [r1]\n"
-                     "4:\n"
-                     "    mov r0, r11\n"
-                     RLX_V6M_RESCALE_SHORT("r5")
-                     "    ldr r2, [sp, #12]\n"
-                     "    mov r1, r12\n"
-                     "    strb r0, [r1, r2]\n"
-                     "    b 7f\n"
-                     "5:\n" /* the long way, rare enough to be there only once: r10 becomes 0, then out_step */
-                     "    ldr r6, 11f\n"
-                     FIRST
-                     "    movs r1, #0\n"
-                     "13: mov r10, r1\n"
-                     RLX_V6M_RESCALE_LONG("r5")
-                     "    mov r1, r12\n"
-                     "    mov r2, r10\n"
-                     "    strb r0, [r1, r2]\n"
-                     "    cmp r2, #0\n"
-                     "    bne 7f\n"
-                     "6:\n"
-                     "    mov r0, r11\n"
-                     "    ldr r1, [sp, #12]\n"
-                     "    b 13b\n"
-                     "7:  add r12, r2\n"
-                     "    add r12, r2\n"
-                     "    ldr r0, [sp, #48]\n"
-                     "    cmp r12, r0\n"
-                     "    bne 3b\n"
-                     "    ldr r0, [sp]\n"
-                     "    ldr r1, [sp, #36]\n"
-                     "    adds r0, r0, r1\n"
-                     "    str r0, [sp]\n"
-                     "    ldr r0, [sp, #8]\n"
-                     "    ldr r1, [sp, #16]\n"
-                     "    adds r0, r0, r1\n"
-                     "    str r0, [sp, #8]\n"
-                     "    ldr r0, [sp, #20]\n"
-                     "    subs r0, r0, #1\n"
-                     "    str r0, [sp, #20]\n"
-                     "    beq 12f\n"
-                     "    b 2b\n"
-                     "12:\n"
-                     "    add sp, #72\n"
-                     RLX_V6M_RETURN
-                     "    .balign 4\n"
-                     "11: .word " RLX_V6M_INNER "\n"
+                     ROWS_RUN(FIRST, "")
                      "20:\n" /* mode 0: columns of three taps, in each its kernel rows */
                      BEGIN
                      "8:  ldr r0, [sp, #56]\n"

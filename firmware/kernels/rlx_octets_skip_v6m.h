@@ -97,29 +97,7 @@ RLX_V6M_NAKED static void rlx_octets_tile(RLX_V6M_UNUSED rlx_octet_t *tile)
                      "6:\n" /* rescale and store */
                      "    ldmia r6!, {r2, r3, r4}\n"
                      "    mov lr, r2\n"
-                     "    ldr r5, [sp, #64]\n"
-                     "    cmp r7, #255\n"
-                     "    bhi 7f\n"
-                     "    b 8f\n"
-                     "7:\n"
-                     RLX_ALL_OUTPUTS
-                     "9:\n"
-                     "    adds r5, r5, #1\n"
-                     "    str r5, [sp, #64]\n"
-                     "    ldr r0, [sp, #68]\n"
-                     "    cmp r5, r0\n"
-                     "    beq 10f\n"
-                     "    b 1b\n"
-                     "10:\n"
-                     RLX_LEAVE
-                     "8:\n" RLX_KEEP_ALL
-                     "    mov r10, r6\n"
-                     "    ldr r6, 12f\n"
-                     RLX_LONG_OUTPUTS
-                     "    mov r6, r10\n"
-                     "    b 9b\n"
-                     "    .balign 4\n"
-                     "12: .word " RLX_V6M_INNER "\n");
+                     RLX_END_CHANNEL);
 }
 
 #undef RLX_TAP

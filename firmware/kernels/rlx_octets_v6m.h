@@ -105,6 +105,33 @@
     "    cmp r0, #32\n"                                                                                               \
     "    bne 11b\n"
 
+/* The outputs of a channel by its scale in lr, r3, r4 and r7 from the sums and the last fields; then the next channel at
+ * 1 or, after the last one, the end. */
+#define RLX_END_CHANNEL                                                                                               \
+    "    ldr r5, [sp, #64]\n"                                                                                         \
+    "    cmp r7, #255\n"                                                                                              \
+    "    bhi 7f\n"                                                                                                    \
+    "    b 8f\n"                                                                                                      \
+    "7:\n"                                                                                                            \
+    RLX_ALL_OUTPUTS                                                                                                   \
+    "9:\n"                                                                                                            \
+    "    adds r5, r5, #1\n"                                                                                           \
+    "    str r5, [sp, #64]\n"                                                                                         \
+    "    ldr r0, [sp, #68]\n"                                                                                         \
+    "    cmp r5, r0\n"                                                                                                \
+    "    beq 10f\n"                                                                                                   \
+    "    b 1b\n"                                                                                                      \
+    "10:\n"                                                                                                           \
+    RLX_LEAVE                                                                                                         \
+    "8:\n" RLX_KEEP_ALL                                                                                               \
+    "    mov r10, r6\n"                                                                                               \
+    "    ldr r6, 12f\n"                                                                                               \
+    RLX_LONG_OUTPUTS                                                                                                  \
+    "    mov r6, r10\n"                                                                                               \
+    "    b 9b\n"                                                                                                      \
+    "    .balign 4\n"                                                                                                 \
+    "12: .word " RLX_V6M_INNER "\n"
+
 /* Two lines' bytes as words 16 bytes apart: 14 instructions for two. */
 RLX_V6M_NAKED static void rlx_octets_widen_two(RLX_V6M_UNUSED int32_t *to, RLX_V6M_UNUSED const int8_t *a,
                                                RLX_V6M_UNUSED const int8_t *b, RLX_V6M_UNUSED int32_t n)
