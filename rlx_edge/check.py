@@ -32,6 +32,11 @@ SATURATES = (
     "quantized with reduce_range, before you take it for a fault of the import"
 )
 
+FEW_BITS = (
+    "onnxruntime sums layers of 4-bit weights in float32, which may round a tie to the other side; with --int8-weights "
+    "the file holds the same weights as bytes, for which it has integer kernels"
+)
+
 HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 """TFLite's operators that take float activations and integer weights."""
 
@@ -163,8 +168,16 @@ def check_graph(runtime: Runtime, content: bytes, graph: Graph, data: Data | Non
         return Check(runtime.name, len(samples), refused=str(error))
     parts = [tensor for tensor in compared if not tensor.same]
     parted = next((tensor for tensor in parts if tensor.largest != 1), parts[0] if parts else None)
-    caution = SATURATES if runtime.format == ONNX and may_saturate(content) else None
+    caution = _caution(content, graph, parted) if runtime.format == ONNX else None
     return Check(runtime.name, len(samples), outputs, parted, caution=caution)
+
+
+def _caution(content: bytes, graph: Graph, parted: TensorCheck | None) -> str | None:
+    """Why a difference may be onnxruntime's own."""
+    if may_saturate(content):
+        return SATURATES
+    few = any(node.type.dtype in (DType.I4, DType.I2) for node in graph.nodes)
+    return FEW_BITS if few and parted is not None and parted.largest == 1 else None
 
 
 def _samples(graph: Graph, data: Data | None) -> list[dict[str, Array]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -87,8 +88,10 @@ def convert(
     graph = widen_weights(graph) if int8_weights else graph
     if weights_only is not None:
         graph = quantize_weights_only(graph, weights_only, block)
-        for node in left_in_float(graph):
-            note(f"{node.name!r} ({node.op.kind_name}) stays in float32, and no kernel computes that on a device")
+        kinds = Counter(node.op.kind_name for node in left_in_float(graph))
+        if kinds:
+            counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            note(f"warning: left in float32, where devices have no kernel: {counts}")
     for line in api.save(graph, out_file):
         note(f"{out_file}: {line}")
     note(f"wrote {out_file}")

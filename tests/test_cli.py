@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -156,6 +158,8 @@ def test_few_samples_are_warned_of(tmp_path: Path) -> None:
 
 def test_version() -> None:
     assert good("--version").strip() == f"rlx-edge {version('rlx-edge')}"
+    done = subprocess.run([sys.executable, "-m", "rlx_edge", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"rlx-edge {version('rlx-edge')}"
 
 
 @pytest.mark.parametrize("columns", [60, 80])

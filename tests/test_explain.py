@@ -27,10 +27,13 @@ from rlx_edge.quant import Calibration, calibrate, quality, quantize
 from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import KEY, ONLY_ERROR_DB, explanation_facts, read_explanation, with_explanation
 from rlx_edge.quant.quality import Sums, quantized_inputs
+from rlx_edge.quant.quantize import apply_recipe
+from rlx_edge.quant.recipe import Recipe
+from rlx_edge.quant.widths import everywhere
 from rlx_edge.reference.fixedpoint import dequantize_f32, quantize_f32
 from rlx_edge.reference.run import evaluate, run_all
 from rlx_edge.report.console import out
-from rlx_edge.report.explain_tables import explanation_text, layers_table, sensitivity_table, tensors_table
+from rlx_edge.report.explain_tables import explanation_text, layers_table, sensitivity_table, show, tensors_table
 from rlx_edge.report.plots import plot_quality
 from rlx_edge.resources import digits_dir
 
@@ -188,6 +191,22 @@ def test_sensitivity_may_be_left_out(digits: tuple[Graph, Graph, Calibration, Da
     assert (found.sensitivity, found.sensitivity_samples) == ((), 0)
     assert done[-1][0] == done[-1][1]
     assert explain(*digits, sensitivity_samples=5).sensitivity_samples == 5
+
+
+def test_weights_of_few_bits_have_no_sensitivity(
+    digits: tuple[Graph, Graph, Calibration, Data], tmp_path: Path
+) -> None:
+    """Its gains would all be negative: such weights make up for the errors before them."""
+    graph, _, _, data = digits
+    made = apply_recipe(graph, data, Recipe(weights=everywhere(4)))
+    found = explain(made.float_graph, made.graph, made.calibration, data)
+    assert found.sensitivity == () and found.sensitivity_samples == 0
+    with out.capture() as shown:
+        show(found, out)
+    assert "alone stays float" not in shown.get() and "--weights auto" in shown.get()
+    pytest.importorskip("matplotlib")
+    plot_quality(found, tmp_path / "q.svg")
+    assert "if float" not in (tmp_path / "q.svg").read_text()
 
 
 def test_clipping_on_purpose_is_no_surprise(digits: tuple[Graph, Graph, Calibration, Data]) -> None:

@@ -70,7 +70,7 @@ def test_a_recipe_file_keeps_its_order(tmp_path: Path) -> None:
         ('[layers]\n"*" = 5', "weights of 5 bits for '\\*'; there are 8, 4, 3, 2"),
         ('[layers]\n"*" = true', "should be bits"),
         ('[layers]\n"*" = { method = "mse" }', "should be bits"),
-        ('[layers]\n"*" = { bits = 4, other = 1 }', "should be bits"),
+        ('[layers]\n"*" = { bits = 4, scale = "tensor" }', "'scale'; there are bits, method, scales"),
         ('[layers]\n"*" = { bits = 4, method = 3 }', "is one of nearest"),
         ('[layers]\n"*" = { bits = 4, scales = "row" }', "no scales 'row'"),
         ('[layers]\n"*" = { bits = 4, method = "magic" }', "no method 'magic'"),

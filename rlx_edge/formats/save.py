@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rlx_edge.errors import EdgeError, ModelError
+from rlx_edge.errors import EdgeError, ModelError, UnsupportedError
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import DType, Graph
+from rlx_edge.ir.ops import DequantMatMul
 
 
 def _save_rlx(graph: Graph, path: Path) -> tuple[str, ...]:
@@ -44,6 +45,10 @@ def save(graph: Graph, path: Path | str) -> tuple[str, ...]:
     cannot be written.
     """
     check_ending(Path(path))
+    if Path(path).suffix != ".rlx" and any(isinstance(node.op, DequantMatMul) for node in graph.nodes):
+        raise UnsupportedError(
+            f"{path}: {graph.name!r} has weights alone in blocks (DequantMatMul): only .rlx files hold such a model"
+        )
     if Path(path).suffix != ".rlx" and not any(node.type.dtype is DType.I8 for node in graph.nodes):
         raise ModelError(f"{path}: {graph.name!r} is a float model; int8 models are exported: quantize it first")
     return SAVERS[Path(path).suffix](graph, Path(path))

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx_edge.coverage import REACH, SHARE, Coverage, coverage
 from rlx_edge.data import Data
-from rlx_edge.ir import Array, Graph, Node
+from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import Leaf, Pad, QConv2d, QMatMul, Reshape, Transpose
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
@@ -142,7 +142,8 @@ def explain(
 
     `float_graph` is what was calibrated and quantized (the equalized graph, where equalize.py made one). The int8 side
     runs with its exact integers. `sensitivity_samples` evenly spaced samples serve the sensitivity: 0 leaves it out,
-    None takes what runs in a few seconds, 8 to 128.
+    None takes what runs in a few seconds, 8 to 128, or none where weights have fewer bits than 8: those make up for the
+    errors of the layers before them, so that a layer in float would lose.
     Raises ModelError or DataError where graphs and data do not fit together.
     """
     prepared, int8_graph = prepare(float_graph), freeze(int8_graph)  # So that multipliers are worked out once.
@@ -184,6 +185,8 @@ def explain(
 
 def _affordable(graph: Graph, layers: int) -> int:
     """Samples for the sensitivity: each layer's turn computes the half of the tensors that follow, on average."""
+    if any(node.type.dtype in (DType.I4, DType.I2) for node in graph.nodes):
+        return 0
     elements = sum(node.type.elements for node in graph.nodes if graph.constant(node) is None)
     least, most = SENSITIVITY_SAMPLES
     return max(least, min(most, SENSITIVITY_WORK // max(1, elements * layers // 2)))

@@ -109,8 +109,11 @@ _FIELDS: Mapping[str, Sequence[str]] = {"bits": (), "method": tuple(METHODS), "s
 
 def _rule(path: Path, pattern: str, value: object) -> LayerRule:
     given = {"bits": value} if type(value) is int else value
-    if not isinstance(given, dict) or not set(given) <= set(_FIELDS) or type(given.get("bits")) is not int:
+    if not isinstance(given, dict) or type(given.get("bits")) is not int:
         raise EdgeError(f'{path}: {pattern!r} should be bits, or {{ bits = 4, method = "gptq" }}, not {value!r}')
+    unknown = sorted(set(given) - set(_FIELDS))
+    if unknown:
+        raise EdgeError(f"{path}: {pattern!r} has {_listed(map(repr, unknown))}; there are {_listed(_FIELDS)}")
     for name, known in _FIELDS.items():
         if known and not isinstance(given.get(name, ""), str):
             raise EdgeError(f"{path}: {name} of {pattern!r} is one of {_listed(known)}, not {given[name]!r}")

@@ -37,7 +37,8 @@ def check_plot(path: Path) -> None:
 
 
 def plot_quality(explanation: Explanation, path: Path | str) -> None:
-    """Draw each layer's SQNR, accumulated and alone, beside the gain if it stays float, as .svg, .png or .pdf.
+    """Draw each layer's SQNR, accumulated and alone, as .svg, .png or .pdf; beside the gain if it stays float, where that
+    was measured.
 
     Raises what `check_plot` raises, and EdgeError for a model without layers.
     """
@@ -52,20 +53,22 @@ def plot_quality(explanation: Explanation, path: Path | str) -> None:
     gains = {s.name: s.gain_db for s in explanation.sensitivity}
     figure = Figure(figsize=(10, 1.6 + 0.28 * len(layers)), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    shown = 2 if explanation.sensitivity else 1
+    left, *others = figure.subplots(1, shown, sharey=True, squeeze=False, width_ratios=(2, 1)[:shown])[0]
     places = range(len(layers))
     _bars(
         left, [(p + 0.2, _finite(x.sqnr_db)) for p, x in zip(places, layers, strict=True)], ACCUMULATED, "accumulated"
     )
     _bars(left, [(p - 0.2, _finite(x.isolated_db)) for p, x in zip(places, layers, strict=True)], ALONE, "alone")
-    _bars(right, [(p, gains.get(x.name, 0.0)) for p, x in zip(places, layers, strict=True)], GAIN, "", height=0.6)
     left.set_yticks(list(places), [_label(x.name) for x in layers], fontsize=7, color=INK)
     left.invert_yaxis()
     left.set_xlabel("SQNR against float, dB")
     left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / len(layers)), ncols=2, frameon=False, fontsize=8)
-    right.set_xlabel(f"output SQNR if float, dB more\n({explanation.sensitivity_samples} samples)")
-    right.axvline(0, color=INK, linewidth=0.8)
-    for axes in (left, right):
+    for right in others:
+        _bars(right, [(p, gains.get(x.name, 0.0)) for p, x in zip(places, layers, strict=True)], GAIN, "", height=0.6)
+        right.set_xlabel(f"output SQNR if float, dB more\n({explanation.sensitivity_samples} samples)")
+        right.axvline(0, color=INK, linewidth=0.8)
+    for axes in (left, *others):
         axes.grid(axis="x", linewidth=0.3)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
