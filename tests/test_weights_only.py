@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -165,6 +166,19 @@ def test_it_goes_through_a_file_and_can_still_be_made_int8(tmp_path: Path) -> No
     data = Data({"x": inputs_of(graph, 32)})
     int8 = rlx.quantize(again, rlx.calibrate(again, data))
     assert not is_float(int8) and int8.inputs[0].type.dtype is DType.I8
+
+
+@pytest.mark.parametrize("block", [1 << 31, 1 << 40])
+def test_blocks_larger_than_the_layer_are_the_whole_layer(block: int) -> None:
+    """A file may name any size; the kernel's is an int32, and 2^31 made it read outside of its constants."""
+    graph = weights_only(mlp(12, 5), 4, block)
+    ((node, op),) = ((node, node.op) for node in graph.nodes if isinstance(node.op, DequantMatMul))
+    assert op.scheme.block_size == 12
+    op = replace(op, scheme=replace(op.scheme, block_size=block))
+    named = replace(graph, nodes=tuple(replace(n, op=op) if n is node else n for n in graph.nodes))
+    plan = make_plan(named, TARGETS["portable"])
+    (call,) = (call for step in plan.steps for call in step.calls)
+    assert call.params["block"] == 12
 
 
 def test_columns_are_packed_in_groups_of_four() -> None:

@@ -24,7 +24,8 @@ def dequant_matmul(graph: Graph, node: Node) -> tuple[Call, ...]:
     is_packed = graph.operand_types(node)[1].dtype is DType.I4
     rows, (in_c, out_c), has_zeros = x.type.shape[0], w.shape, bool(zeros.any())
     low, high = (ordered(bound) for bound in op.clamp or NO_BOUNDS)
-    params = dict(in_c=in_c, out_c=out_c, block=op.scheme.block_size, blocks=len(scales), low=low, high=high)
+    block = min(op.scheme.block_size, in_c)  # A file may name any size, and the kernel's is an int32.
+    params = dict(in_c=in_c, out_c=out_c, block=block, blocks=len(scales), low=low, high=high)
     params |= dict(has_zero_points=int(has_zeros), has_bias=int(bias is not None))
     none, codes = np.zeros(1, np.float32), grouped(w)
     constants = {

@@ -42,7 +42,8 @@ def weights_only(graph: Graph, bits: int, block: int = BLOCK) -> Graph:
         x = graph.nodes[node.inputs[0]] if node.inputs else node
         if w is None or w.ndim != 2 or w.dtype != np.float32 or len(x.type.shape) != 2 or not np.isfinite(w).all():
             return None
-        codes, scales = quantize_blocks(w, bits, block)
+        size = min(block, len(w))
+        codes, scales = quantize_blocks(w, bits, size)
         name = graph.nodes[node.inputs[1]].name
         operands = [
             ids[node.inputs[0]],
@@ -50,7 +51,7 @@ def weights_only(graph: Graph, bits: int, block: int = BLOCK) -> Graph:
             builder.param(f"{name}.scale", scales),
             builder.param(f"{name}.zero_point", np.zeros_like(scales)),
         ]
-        op = DequantMatMul(QuantScheme(KINDS[bits], min(block, len(w))))
+        op = DequantMatMul(QuantScheme(KINDS[bits], size))
         return builder.add(op, operands, node.name, None, node.sources)
 
     made = rebuild(clean(graph), rule)
