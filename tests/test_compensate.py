@@ -51,7 +51,7 @@ def moments_of(rng: np.random.Generator, groups: int, count: int) -> Array:
     return damped(np.matmul(x.transpose(0, 2, 1), x) / 40, 0.03)
 
 
-@given(seeds, sizes, st.sampled_from([4, 3, 2]))
+@given(seeds, sizes, st.sampled_from([8, 4, 3, 2]))
 def test_the_solution_is_no_worse_than_nearest_at_any_scale(seed: int, size: tuple[int, int, int], bits: int) -> None:
     groups, outputs, count = size
     rng, most = np.random.default_rng(seed), WEIGHT_MAX[bits]
@@ -61,13 +61,10 @@ def test_the_solution_is_no_worse_than_nearest_at_any_scale(seed: int, size: tup
     assert np.array_equal(codes, np.rint(codes)) and np.abs(codes).max() <= most and (scales > 0).all()
     largest = np.abs(exact).max(axis=2) / most
     nearest = np.clip(np.rint(exact / largest[..., None]), -most, most)
-    if bits == 2:  # descent from another start may end in another minimum, though it hardly ever is a worse one
-        assert problem.error(codes, scales).sum() <= 1.3 * problem.error(nearest, largest).sum() + 1e-12
-    else:
-        assert problem.error(codes, scales).sum() <= 1.1 * problem.error(nearest, largest).sum() + 1e-12
+    assert (problem.error(codes, scales) <= problem.error(nearest, largest)).all()
 
 
-@given(seeds, sizes, st.sampled_from([4, 3, 2]))
+@given(seeds, sizes, st.sampled_from([8, 4, 3, 2]))
 def test_weights_on_the_grid_are_found(seed: int, size: tuple[int, int, int], bits: int) -> None:
     rng, most = np.random.default_rng(seed), WEIGHT_MAX[bits]
     codes = rng.integers(-most, most + 1, size)
@@ -88,6 +85,15 @@ def test_a_shared_scale_is_one(seed: int, size: tuple[int, int, int], bits: int)
     own = Problem(exact, moments, least, most)
     free_codes, free = solve(own, FRACTIONS[bits])
     assert own.error(free_codes, free).sum() <= own.error(codes, scales).sum() * 1.3 + 1e-12
+
+
+@pytest.mark.parametrize("bits", WEIGHT_MAX)
+@pytest.mark.parametrize("method", [NEAREST, MSE, "adaptive", "gptq"])
+def test_every_method_takes_every_width(method: str, bits: int) -> None:
+    graph = load(DIGITS / "digits.onnx")
+    data = load_data(DIGITS / "digits_calibration.npz", graph, samples="0:32")
+    found = apply_recipe(graph, data, Recipe(bias_correction=True, weights=everywhere(bits, method))).graph
+    assert quality(graph, found, data).output_sqnr_db > {8: 30, 4: 10, 3: 3, 2: -10}[bits]
 
 
 @pytest.mark.parametrize("method", [NEAREST, MSE, "adaptive", "gptq"])
@@ -181,7 +187,7 @@ def test_few_bits_run_on_the_host_bit_for_bit(bits: int, tmp_path: Path) -> None
     assert np.array_equal(host.reshape(-1), next(iter(run(batch.graphs[0], batch.inputs).values())).reshape(-1))
 
 
-@given(image_models(), st.sampled_from([4, 3, 2]))
+@given(image_models(), st.sampled_from([8, 4, 3, 2]))
 def test_random_models_of_few_bits(model: onnx.ModelProto, bits: int) -> None:
     graph = load_onnx(model.SerializeToString())
     data = Data({n.name: random_array((8, *n.type.shape[1:]), 5) for n in graph.inputs})

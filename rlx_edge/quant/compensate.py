@@ -28,7 +28,10 @@ from rlx_edge.quant.schemes import BIAS_MAX, SMALLEST_SCALE, WEIGHT_MAX, Quantiz
 BLOCK = 64
 """Weights rounded between two products with the rest of the matrix."""
 
-FRACTIONS = {4: np.linspace(0.4, 1.0, 13), 3: np.linspace(0.4, 1.0, 13), 2: np.linspace(0.1, 1.0, 19)}
+FRACTIONS = {
+    **{8: np.linspace(0.7, 1.0, 13), 4: np.linspace(0.4, 1.0, 13)},
+    **{3: np.linspace(0.4, 1.0, 13), 2: np.linspace(0.1, 1.0, 19)},
+}
 """By bits: the scales that are tried, as shares of the one at which the largest weight is the largest code."""
 
 ROUNDS = 3
@@ -111,7 +114,7 @@ def tiny(moments: Array) -> Array:
 
 
 def solve(problem: Problem, fractions: Array) -> tuple[Array, Array]:
-    """Codes [groups, outputs, K] and scales [groups, outputs]."""
+    """Codes [groups, outputs, K] and scales [groups, outputs]; never worse than rounding to nearest."""
     largest = np.abs(problem.exact).max(axis=2)
     largest = problem.together(np.where(largest > 0, largest, largest.max() or 1.0) / problem.most, np.max)
     order, factor = elimination(problem.moments)
@@ -127,7 +130,12 @@ def solve(problem: Problem, fractions: Array) -> tuple[Array, Array]:
     for _ in range(ROUNDS):
         codes = descend(problem.exact / scales[..., None], codes, problem.moments, problem.most)
         scales = problem.best_scales(codes, scales)
-    return descend(problem.exact / scales[..., None], codes, problem.moments, problem.most), scales
+    codes = descend(problem.exact / scales[..., None], codes, problem.moments, problem.most)
+    plain = np.maximum(largest, problem.least)
+    nearest = np.clip(np.rint(problem.exact / plain[..., None]), -problem.most, problem.most)
+    errors = (problem.together(problem.error(*found), np.sum) for found in ((codes, scales), (nearest, plain)))
+    worse = np.greater(*errors)
+    return np.where(worse[..., None], nearest, codes), np.where(worse, plain, scales)
 
 
 def elimination(moments: Array) -> tuple[Array, Array]:
