@@ -84,19 +84,29 @@ def everywhere(bits: int, method: str | None = None) -> tuple[LayerRule, ...]:
     return (LayerRule("*", bits, method),)
 
 
+MOST_DIGITS = 9
+"""Of a number of bits; what is longer can only be a file's name."""
+
+
 def read_rules(text: str) -> tuple[LayerRule, ...]:
     """Rules from `--weights`: a number of bits, or a recipe file. Raises EdgeError for anything else."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= MOST_DIGITS:
         return everywhere(int(text))
     path = Path(text)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _rules(path, tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise EdgeError(
             f"--weights {text}: no such file, and no number of bits ({_listed(WEIGHT_MAX)}) or 'auto'"
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise EdgeError(f"{path}: not a readable recipe: it is nested too deeply") from None
+    except (OSError, ValueError) as error:  # Of a number with thousands of digits, a plain ValueError.
         raise EdgeError(f"{path}: not a readable recipe: {error}") from None
+
+
+def _rules(path: Path, document: Mapping[str, object]) -> tuple[LayerRule, ...]:
+    """Those of a recipe file's contents."""
     layers = document.get("layers")
     if not isinstance(layers, dict) or not layers or set(document) != {"layers"}:
         raise EdgeError(f'{path}: a recipe is a table [layers] with lines such as "*" = 4 (docs/few-bits.md)')
