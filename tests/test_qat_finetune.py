@@ -26,7 +26,7 @@ from rlx_edge.quant.widths import everywhere
 
 torch = pytest.importorskip("torch", reason="torch is an extra: make test-qat")
 
-from rlx_edge.qat.checkpoint import identity, read_checkpoint, save_checkpoint  # noqa: E402
+from rlx_edge.qat.checkpoint import identity, read_checkpoint, restore, save_checkpoint  # noqa: E402
 from rlx_edge.qat.train import Training, mixed, split  # noqa: E402
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -146,6 +146,7 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ((*data, "--labels", "z"), "no labels 'z'"),
         ((*data, "--no-distill"), "nothing to train by"),
         ((*data, "--learning-rate", "0"), "a learning rate of 0"),
+        ((*data, "--seed", "-1"), "a seed of -1"),
         ((*data, "--resume"), "no checkpoint to resume from"),
         ((*data, "--device", "tpu"), "no device 'tpu'"),
         ((*data, "--weights", "auto"), "belongs to `quantize`"),
@@ -190,9 +191,34 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
     ]:
         with pytest.raises(EdgeError, match=words):
             read_checkpoint(path, wanted)
-    path.write_bytes(path.read_bytes()[:2000])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:2000])
     with pytest.raises(EdgeError, match="no readable checkpoint"):
         read_checkpoint(path, ours)
+    place = whole.index(bytes(next(iter(first.module.state_dict().values())).numpy().tobytes()))
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(EdgeError, match="damaged"):
+        read_checkpoint(path, ours)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": 3},
+        *({"identity": {"model": "", "data": ""}}, {"history": []}, {"history": [{"a": 1}]}),
+        *({"threads": "x"}, {"threads": 0}, {"threads": 10**9}),
+        *({"module": {}}, {"best": {}}, {"optimizer": {}}),
+    ],
+    ids=repr,
+)
+def test_a_checkpoint_with_other_contents_is_damaged(change: dict[str, object], tmp_path: Path) -> None:
+    first = training(Settings(epochs=3))
+    path, ours = tmp_path / "a.checkpoint", identity(first.module.graph, first.data, {"seed": 0})
+    save_checkpoint(path, first, ours)
+    content = torch.load(path, weights_only=True) | change
+    torch.save(content, path)
+    with pytest.raises(EdgeError, match=r"damaged|another model"):
+        restore(path, training(Settings(epochs=3)), read_checkpoint(path, ours))
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_others() -> None:

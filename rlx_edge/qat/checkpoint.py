@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from rlx_edge.qat.settings import Epoch
 from rlx_edge.qat.train import State, Training
 
 FORMAT = "rlx-edge checkpoint 1"
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,41 @@ def read_checkpoint(path: Path, identity: Identity) -> State:
     Raises EdgeError for a missing or damaged file, and for a checkpoint of another model, other data or other choices.
     """
     content = _read(path)
-    _check_identity(path, content["identity"], identity)
-    torch.set_num_threads(content["threads"])
-    history = tuple(Epoch(**epoch) for epoch in content["history"])
-    return State(content["module"], content["optimizer"], content["best"], history)
+    try:
+        _check_identity(path, content["identity"], identity)
+        history = tuple(Epoch(**epoch) for epoch in content["history"])
+        state = State(content["module"], content["optimizer"], content["best"], history)
+        threads = content["threads"]
+    except (KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    if not history or type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+        raise _damaged(path)
+    torch.set_num_threads(threads)
+    return state
+
+
+def restore(path: Path, training: Training, state: State) -> None:
+    """Go on from the state in a file. Raises EdgeError where it is not one of this training's."""
+    try:
+        training.module.load_state_dict(state.best)  # Else a wrong one would be found at the end only.
+        training.restore(state)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> EdgeError:
+    return EdgeError(f"{path}: the checkpoint is damaged; start without --resume")
 
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise EdgeError(f"{path}: there is no checkpoint to resume from; start without --resume")
     try:
+        with zipfile.ZipFile(path) as archive:  # PyTorch itself does not look at the checksums.
+            if archive.testzip() is not None:
+                raise _damaged(path)
         content = torch.load(path, map_location="cpu", weights_only=True)  # Runs no code that the file brings.
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise EdgeError(f"{path}: no readable checkpoint; start without --resume") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise EdgeError(f"{path}: no checkpoint of this version of rlx-edge; start without --resume")

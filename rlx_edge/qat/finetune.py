@@ -11,7 +11,7 @@ import torch
 from rlx_edge.data import Data
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.ir import Array, Graph, Requant
-from rlx_edge.qat.checkpoint import identity, read_checkpoint, save_checkpoint
+from rlx_edge.qat.checkpoint import identity, read_checkpoint, restore, save_checkpoint
 from rlx_edge.qat.integers import trained
 from rlx_edge.qat.module import QatModule
 from rlx_edge.qat.settings import Epoch, Settings
@@ -84,8 +84,8 @@ def finetune(
     assignment = assigned(float_graph, calibration, job.recipe, few, stage("quantizing", progress))
     module = QatModule(assignment, job.requant)
     training = Training(module, job.data, job.settings, job.device)
-    if left is not None:
-        training.restore(left)
+    if left is not None and job.checkpoint is not None:
+        restore(job.checkpoint, training, left)
     elif job.checkpoint is not None:
         save_checkpoint(job.checkpoint, training, ours)
 

@@ -48,6 +48,7 @@ class Settings:
             (not 0 < self.held_out < 1, f"a held-out share of {self.held_out:g}: a number between 0 and 1 is needed"),
             (self.patience is not None and self.patience < 1, f"a patience of {self.patience}: 1 or more is needed"),
             (self.mix is not None and not 0 <= self.mix <= 1, f"a mixed share of {self.mix}: 0 to 1 are possible"),
+            (self.seed < 0, f"a seed of {self.seed}: 0 or more is needed"),
             (not (self.distill or self.labels), "nothing to train by: distill, or give labels"),
         )
         for wrong, said in problems:
