@@ -69,7 +69,9 @@ def convert(
             "--weights-only", help="8 or 4: dense weights of a float model in so many bits, the rest in float32"
         ),
     ] = None,
-    block: Annotated[int, typer.Option("--block", help="with --weights-only: how many weights share a scale")] = BLOCK,
+    block: Annotated[
+        int | None, typer.Option("--block", help=f"with --weights-only: how many weights share a scale ({BLOCK})")
+    ] = None,
     dims: Dims = None,
     check: CheckImport = False,
     samples_file: CheckData = None,
@@ -79,6 +81,8 @@ def convert(
 
     With --check the written file is checked too, against its own runtime.
     """
+    if block is not None and weights_only is None:
+        raise EdgeError("--block goes with --weights-only")
     check_ending(out_file)
     check_suffix(out_file, out_file.suffix)
     graph = open_model(model, dims)
@@ -87,7 +91,7 @@ def convert(
     graph = graph if rule is None else api.with_rule(graph, rule)
     graph = widen_weights(graph) if int8_weights else graph
     if weights_only is not None:
-        graph = quantize_weights_only(graph, weights_only, block)
+        graph = quantize_weights_only(graph, weights_only, BLOCK if block is None else block)
         kinds = Counter(node.op.kind_name for node in left_in_float(graph))
         if kinds:
             counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))

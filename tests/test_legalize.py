@@ -54,6 +54,14 @@ def test_all_violations_are_told_at_once() -> None:
     assert "pooling by Sum" in found[3]
 
 
+def test_numbers_beyond_int32_never_reach_a_kernel() -> None:
+    builder = GraphBuilder("far")
+    x = builder.input("x", TensorType((1, 4, 4, 2), DType.I8, QUANT))
+    pool = Pool(ReduceOp.MEAN, (4, 4), (2**33, 1), (0, 0), Layout.NHWC, requant=Requant.TFLM)
+    (problem,) = refusals(builder.build([builder.add(pool, [x], "pooled", QUANT)]))
+    assert "stride (8589934592, 1) is beyond int32" in problem
+
+
 def test_a_float_model_is_told_to_quantize() -> None:
     builder = GraphBuilder("float")
     x = builder.input("x", TensorType((1, 4), DType.F32))

@@ -141,6 +141,8 @@ def test_a_network_with_other_layers_stays_float_and_says_so(tmp_path: Path) -> 
     done = rlx_edge("convert", tmp_path / "m.rlx", "-o", tmp_path / "q.rlx", "--weights-only", "8")
     assert done.returncode == 0
     assert "warning: left in float32, where devices have no kernel: 1 Activation" in done.stderr
+    done = rlx_edge("convert", tmp_path / "m.rlx", "-o", tmp_path / "b.rlx", "--block", "8")
+    assert done.returncode == 2 and "--block goes with --weights-only" in done.stderr
     done = rlx_edge("convert", tmp_path / "q.rlx", "-o", tmp_path / "q.onnx")
     assert done.returncode == 2 and "only .rlx files hold such a model" in done.stderr
     assert not (tmp_path / "q.onnx").exists()

@@ -89,7 +89,13 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, text: str, messag
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["5", "0", "four", "no/such.toml"])
+def test_a_mark_of_the_encoding_is_no_part_of_a_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "bits.toml"
+    path.write_text('\ufeff[layers]\n"*" = 4\n', encoding="utf-8")
+    assert read_rules(str(path)) == everywhere(4)
+
+
+@pytest.mark.parametrize("value", ["5", "0", "", "four", "no/such.toml"])
 def test_the_command_refuses_other_weights(tmp_path: Path, value: str) -> None:
     out = tmp_path / "digits.rlx"
     model, data = DIGITS / "digits.onnx", DIGITS / "digits_calibration.npz"

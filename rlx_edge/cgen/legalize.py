@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from rlx_edge.cgen import proof
 from rlx_edge.cgen.checks import MAX_RANK
@@ -13,6 +14,7 @@ from rlx_edge.ir.ops import Leaf
 
 MAX_AXIS = 0xFFFF
 MAX_DATA_RANK = 6
+INT32 = range(-(2**31), 2**31)
 
 
 def legalize(graph: Graph, target: TargetConfig) -> tuple[str, ...]:
@@ -62,6 +64,11 @@ def _violations(graph: Graph, node: Node, target: TargetConfig) -> Iterator[str]
         yield f"rounding rule {rule.value if rule else None!r}, not one of {names} (convert with --requant)"
     if max(len(t.shape) for t in (*types, node.type)) > MAX_RANK and not _moves_bytes(node):
         yield f"a tensor of more than {MAX_RANK} axes"
+    for field in fields(node.op):
+        value = getattr(node.op, field.name)
+        if any(type(n) is int and n not in INT32 for n in (value if isinstance(value, tuple) else (value,))):
+            yield f"{field.name} {value} is beyond int32"
+            return
     for check in support.checks:
         problem = check(graph, node)
         if problem is not None:

@@ -90,11 +90,13 @@ MOST_DIGITS = 9
 
 def read_rules(text: str) -> tuple[LayerRule, ...]:
     """Rules from `--weights`: a number of bits, or a recipe file. Raises EdgeError for anything else."""
+    if not text:
+        raise EdgeError(f"--weights: give a number of bits ({_listed(WEIGHT_MAX)}), a recipe file, or 'auto'")
     if text.isdecimal() and len(text) <= MOST_DIGITS:
         return everywhere(int(text))
     path = Path(text)
     try:
-        return _rules(path, tomllib.loads(path.read_text(encoding="utf-8")))
+        return _rules(path, tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except FileNotFoundError:
         raise EdgeError(
             f"--weights {text}: no such file, and no number of bits ({_listed(WEIGHT_MAX)}) or 'auto'"

@@ -37,8 +37,8 @@ def check_plot(path: Path) -> None:
 
 
 def plot_quality(explanation: Explanation, path: Path | str) -> None:
-    """Draw each layer's SQNR, accumulated and alone, as .svg, .png or .pdf; beside the gain if it stays float, where that
-    was measured.
+    """Draw each layer's SQNR, accumulated and alone, as .svg, .png or .pdf; beside the gain if it stays float,
+    where that was measured.
 
     Raises what `check_plot` raises, and EdgeError for a model without layers.
     """
