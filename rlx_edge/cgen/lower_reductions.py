@@ -26,7 +26,10 @@ def mean(graph: Graph, node: Node) -> tuple[Call, ...]:
 
 
 def alternate(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, int, int, int]:
-    """A shape of at most four axes as [keep][reduce][keep][reduce][keep], neighbors of a kind joined."""
+    """A shape of at most four axes as [keep][reduce][keep][reduce][keep], neighbors of a kind joined.
+
+    [keep][reduce][keep] ends with what is kept: kernels take neighbors of the last axis together.
+    """
     reduced = {axis % len(shape) for axis in axes}
     sizes: list[int] = [1]
     reducing = False
@@ -35,6 +38,8 @@ def alternate(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, int, int, 
             reducing = not reducing
             sizes.append(1)
         sizes[-1] *= size
+    if len(sizes) == 3:
+        sizes[2:2] = [1, 1]
     sizes += [1] * (5 - len(sizes))
     rows, reduce_0, keep_1, reduce_1, keep_2 = sizes
     return rows, reduce_0, keep_1, reduce_1, keep_2
