@@ -1,8 +1,6 @@
 /* rlx_dense_dsp_one_scale_w4_s8: rlx_dense_dsp_w4_s8 with one scale for all channels, which is not in the stream.
  *
- * x [rows][in_c], y [rows][out_c], out_c >= 8. rlx_dense_digits_dsp.h has the registers and the loop, rlx_digits_dsp.h the
- * stream. Where out_c is no multiple of 8, the stream's last 8 channels are the last 8 of y: some are computed and
- * written again.
+ * x [rows][in_c], y [rows][out_c]. rlx_dense_digits_dsp.h has the stream, the registers and the loops.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_DIGIT_BITS 4

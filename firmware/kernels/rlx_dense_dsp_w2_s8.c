@@ -1,7 +1,6 @@
 /* rlx_dense_dsp_w2_s8: rlx_dense_dsp_s8 with weights of 2 bits, which are unpacked in registers.
  *
- * x [rows][in_c], y [rows][out_c]. rlx_dense_digits_dsp.h has the registers and the loop, rlx_digits_dsp.h the stream. The
- * last channel is repeated to fill the last 8: it is computed and written again.
+ * x [rows][in_c], y [rows][out_c]. rlx_dense_digits_dsp.h has the stream, the registers and the loops.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define RLX_DIGIT_BITS 2

@@ -12,15 +12,16 @@
  * those of the channels 1 to 3 are B/2 * S too large, S being the sum of all x: it is taken off at the end, once found.
  * The generator proves that each of these four differences fits in int32. (SMLAD sets the flag Q on the way.)
  *
- * The stream is a run of int32 words, in the order in which they are read:
- *     2 * out_zp + 1, unless there is one scale for all channels
- *     per 4 channels (or 8: twice 4, step after step):
+ * The stream is a run of int32 words, in the order in which they are read (rlx_dense_digits_dsp.h says what is different
+ * there):
+ *     2 * out_zp + 1
+ *     per 4 channels:
  *         what A0 to A3 begin with: of the biases b0 B^3, + b1 B^2, + b2 B, + b3, modulo 2^32
  *         per 2 steps of 2 values of k, (k0, k2) and (k1, k3):
  *             with 4 bits 2 words: the first step's numbers as int16, the second step's
  *             with 2 bits 1 word: in bytes 0 and 2 the first step's, in bytes 1 and 3 the second step's
- *         unless there is one scale: 4 (8) int32 multipliers; then as many uint16 e + 256 * (next channel's output address
- *         - this one's). A channel may come again (to fill the last 4 or 8): it is computed and written again.
+ *         4 int32 multipliers; then 4 uint16 e + 256 * (next channel's output address - this one's). A channel may come
+ *         again (to fill the last 4): it is computed and written again.
  *
  * Requantization. Multipliers are often 1/2 or more where weights are few steps wide, so right shifts by e = 0 are taken,
  * which rlx_dsp.h has none of. With h = (acc * m + 2^30) >> 31, by SMMULR of 2 acc, and K = (2 * out_zp + 1) << e:
@@ -70,9 +71,10 @@ enum { RLX_DIGIT_OFFSET = 1 << RLX_DIGIT_BITS };
 #endif
 #define RLX_DIGITS_TWICE_3 "lsl #1"
 
-/* The requantization: of twice the accumulator, with r8 = m, r9 = K, r10 = e (low byte) and r11 for a sum. */
-#define RLX_DIGITS_REQUANTIZE(acc) \
-    "add r11, r9, " acc ", asr #31\n\tsmmulr " acc ", " acc ", r8\n\tadd " acc ", r11, " acc ", lsl #1\n\t" \
+/* The requantization: of twice the accumulator, with r8 = m, r9 (or another) = K, r10 = e (low byte) and r11 for a sum. */
+#define RLX_DIGITS_REQUANTIZE(acc) RLX_DIGITS_REQUANTIZE_BY(acc, "r9")
+#define RLX_DIGITS_REQUANTIZE_BY(acc, k) \
+    "add r11, " k ", " acc ", asr #31\n\tsmmulr " acc ", " acc ", r8\n\tadd " acc ", r11, " acc ", lsl #1\n\t" \
     "asr " acc ", " acc ", r10\n\tssat " acc ", #8, " acc ", asr #1\n\t"
 
 #else

@@ -1,10 +1,9 @@
-"""Matrix products on Cortex-M4, M7 and M33: 1 row x 4 channels a tile (firmware/kernels/rlx_dense_dsp.h), or 8 channels
-where weights have 4 or 2 bits (rlx_dense_digits_dsp.h)."""
+"""Matrix products on Cortex-M4, M7 and M33: 1 row x 4 channels a tile (firmware/kernels/rlx_dense_dsp.h)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -14,15 +13,13 @@ from rlx_edge.cgen.order import rowwise_order
 from rlx_edge.cgen.plan import Call, Constant, proportional
 from rlx_edge.cgen.rows import image_views
 from rlx_edge.cgen.target import Isa
-from rlx_edge.cgen.variants import digits_dsp, packing, proofs
-from rlx_edge.cgen.variants.digits_dsp import Digits
+from rlx_edge.cgen.variants import packing, proofs
 from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QMatMul
 
 CHANNELS, GROUP, UNROLL = 4, 4, 8
-DIGITS_CHANNELS, DIGITS_UNROLL, DIGITS_STACK = 8, 4, 448
 ACCUMULATOR_BITS = 30
 
 DENSE = Kernel(
@@ -40,13 +37,6 @@ ONE_SCALE = replace(
     struct="rlx_dense_dsp_one_scale_t",
     fields=("in_c", "out_c", "low", "high", "multiplier", "offset", "shift"),
 )
-DIGITS = {
-    "dense_dsp_one_scale_w4": replace(ONE_SCALE, name="rlx_dense_dsp_one_scale_w4_s8", stack_bytes=DIGITS_STACK),
-    "dense_dsp_one_scale_w2": replace(ONE_SCALE, name="rlx_dense_dsp_one_scale_w2_s8", stack_bytes=DIGITS_STACK),
-    "dense_dsp_w4": replace(DENSE, name="rlx_dense_dsp_w4_s8", stack_bytes=DIGITS_STACK),
-    "dense_dsp_w2": replace(DENSE, name="rlx_dense_dsp_w2_s8", stack_bytes=DIGITS_STACK),
-}
-"""Of weights of 4 and 2 bits, by the variant's name."""
 
 
 def pack(w: Weighted, offsets: Array, *, joined: bool) -> Array:
@@ -64,19 +54,6 @@ def pack_one_scale(w: Weighted) -> Array:
     return packing.stream(
         [piece for quad in packing.ending_groups(len(w.rows), CHANNELS) for piece in _joined(w, quad)]
     )
-
-
-def pack_digits(w: Weighted, octets: Array, digits: Digits, *, one_scale: bool) -> Array:
-    """The stream of rlx_digits_dsp.h for channels [n, 8]."""
-    rows = packing.padded(w.rows, GROUP).reshape(len(w.rows), -1, 2, 2).swapaxes(2, 3)  # [channel, group, step, k]
-    pieces = [] if one_scale else [digits_dsp.zero_point(w)]
-    for octet, moves in zip(octets, packing.steps_to_next(octets), strict=True):
-        quads = octet.reshape(2, digits_dsp.CHANNELS)
-        pieces += [digits.start(w, quad) for quad in quads]
-        numbers = [digits.numbers(rows[quad].reshape(len(quad), -1, 2)) for quad in quads]
-        pieces.append(np.stack([of.reshape(rows.shape[1], -1) for of in numbers], axis=1))
-        pieces += [] if one_scale else digits_dsp.scales(w, octet, moves)
-    return packing.stream(pieces)
 
 
 def _plain(w: Weighted, quad: Array) -> tuple[Array, Array]:
@@ -101,7 +78,7 @@ def dense(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         return found
     w, offsets = found
     refused = proofs.limit_accumulators(w, ACCUMULATOR_BITS)
-    return refused or _call(graph, node, DENSE, w, {}, pack(w, offsets, joined=False))
+    return refused or call(graph, node, DENSE, {}, pack(w, offsets, joined=False), work, w.text)
 
 
 def dense_joined(graph: Graph, node: Node) -> tuple[Call, ...] | str:
@@ -111,7 +88,7 @@ def dense_joined(graph: Graph, node: Node) -> tuple[Call, ...] | str:
         return found
     w, offsets = found
     refused = proofs.limit_joined(w, packing.channel_groups(len(w.rows), CHANNELS).reshape(-1, 2))
-    return refused or _call(graph, node, JOINED, w, {}, pack(w, offsets, joined=True))
+    return refused or call(graph, node, JOINED, {}, pack(w, offsets, joined=True), work, w.text + proofs.JOINED_TEXT)
 
 
 def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
@@ -120,31 +97,14 @@ def dense_one_scale(graph: Graph, node: Node) -> tuple[Call, ...] | str:
     if isinstance(found, str):
         return found
     w, offsets = found
-    scale = _one_scale(w, offsets, CHANNELS)
+    scale = only_scale(w, offsets, CHANNELS)
     if isinstance(scale, str):
         return scale
     refused = proofs.limit_joined(w, packing.ending_groups(len(w.rows), CHANNELS).reshape(-1, 2))
-    return refused or _call(graph, node, ONE_SCALE, w, scale, pack_one_scale(w))
+    return refused or call(graph, node, ONE_SCALE, scale, pack_one_scale(w), work, w.text + proofs.JOINED_TEXT)
 
 
-def dense_digits(graph: Graph, node: Node, kernel: Kernel, digits: Digits) -> tuple[Call, ...] | str:
-    """The call of a kernel for weights of 4 or 2 bits, or why it cannot compute the node."""
-    w = proofs.weighted(graph, node)
-    if isinstance(w, str):
-        return w
-    offsets = proofs.offsets_of_doubled(w)
-    if isinstance(offsets, str):
-        return offsets
-    one_scale = "multiplier" in kernel.fields
-    scale = _one_scale(w, offsets, DIGITS_CHANNELS) if one_scale else {}
-    if isinstance(scale, str):
-        return scale
-    octets = (packing.ending_groups if one_scale else packing.channel_groups)(len(w.rows), DIGITS_CHANNELS)
-    refused = digits.refused(w, octets.reshape(-1, digits_dsp.CHANNELS))
-    return refused or _call(graph, node, kernel, w, scale, pack_digits(w, octets, digits, one_scale=one_scale))
-
-
-def _one_scale(w: Weighted, offsets: Array, channels: int) -> dict[str, int] | str:
+def only_scale(w: Weighted, offsets: Array, channels: int) -> dict[str, int] | str:
     """The parameters of a scale that at least so many channels have in common, or why there is none."""
     scales = {*zip(w.multipliers.tolist(), offsets.tolist(), w.shifts.tolist(), strict=True)}
     if len(scales) > 1 or len(w.rows) < channels:
@@ -162,34 +122,34 @@ def _offsets(graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
     return offsets if isinstance(offsets, str) else (w, offsets)
 
 
-def _call(
-    graph: Graph, node: Node, kernel: Kernel, w: Weighted, scale: dict[str, int], stream: Array
+def call(
+    graph: Graph,
+    node: Node,
+    kernel: Kernel,
+    scale: dict[str, int],
+    stream: Array,
+    count: Callable[[int, int, int], dict[str, int]],
+    proof: str,
 ) -> tuple[Call, ...]:
+    """The call of a kernel. count: its work, of rows, inputs and outputs."""
     op, x = node.op, graph.nodes[node.inputs[0]]
     assert isinstance(op, QMatMul)
     (rows, in_c), out_c = x.type.shape, node.type.shape[1]
-    digits = kernel in DIGITS.values()
-    channels, unroll = (DIGITS_CHANNELS, DIGITS_UNROLL) if digits else (CHANNELS, UNROLL)
-    groups, tiles = -(-in_c // GROUP), -(-out_c // channels)
     params = dict(in_c=in_c, out_c=out_c, **bounds(op.clamp)) | scale
-    work = {
-        "rows": rows,
-        "quads": rows * tiles,
-        "passes": rows * tiles * -(-(groups - 1) // unroll),
-        "groups": rows * tiles * groups,
-        "clamped": rows * out_c * int(params["low"] > -128 or params["high"] < 127),
-    } | ({"sums": rows * groups} if digits else {})
-    proof = w.text + (proofs.JOINED_TEXT if kernel in (JOINED, ONE_SCALE) else "")
-    constants = {"stream": Constant("stream", stream)}
+    clamped = rows * out_c * int(params["low"] > -128 or params["high"] < 127)
+    counts = proportional(count(rows, in_c, out_c) | {"clamped": clamped}, rows)
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
-    return (Call(kernel, params, (source,), target, rows, constants, work=proportional(work, rows), proof=proof),)
+    constants = {"stream": Constant("stream", stream)}
+    return (Call(kernel, params, (source,), target, rows, constants, work=counts, proof=proof),)
+
+
+def work(rows: int, in_c: int, out_c: int) -> dict[str, int]:
+    """Of 4 channels: how often they are computed, passes of the loop, groups of 4 values."""
+    groups, quads = -(-in_c // GROUP), rows * -(-out_c // CHANNELS)
+    return {"rows": rows, "quads": quads, "passes": quads * -(-(groups - 1) // UNROLL), "groups": quads * groups}
 
 
 VARIANTS = (
-    *(
-        Variant(name, Isa.DSP, QMatMul, (kernel,), partial(dense_digits, kernel=kernel, digits=Digits(int(name[-1]))))
-        for name, kernel in DIGITS.items()
-    ),
     Variant("dense_dsp_one_scale", Isa.DSP, QMatMul, (ONE_SCALE,), dense_one_scale),
     Variant("dense_dsp_joined", Isa.DSP, QMatMul, (JOINED,), dense_joined),
     Variant("dense_dsp", Isa.DSP, QMatMul, (DENSE,), dense),

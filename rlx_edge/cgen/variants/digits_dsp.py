@@ -32,16 +32,14 @@ class Digits:
 
     def refused(self, w: Weighted, quads: Array) -> str | None:
         """Why channels [n, 4] cannot be told from each other, or why there are other weights."""
+        added = self.offset * (np.arange(CHANNELS) > 0)
+        sums = limit_sums(w, quads.ravel(), np.tile(self.powers, len(quads)), np.tile(added, len(quads)))
+        return self.refused_weights(w) or sums
+
+    def refused_weights(self, w: Weighted) -> str | None:
+        """Why weights are no digits, or an accumulator is too large, whatever the digits."""
         outside = proofs.limit_weights(w, -self.offset, self.offset - 1)
-        outside = outside or proofs.limit_accumulators(w, ACCUMULATOR_BITS)
-        if outside is not None:
-            return outside
-        added = self.offset * 128 * w.rows.shape[1] * (np.arange(CHANNELS) > 0)
-        largest = (w.bound[quads] + added) * self.powers
-        if largest.max() < 1 << 31:
-            return None
-        quad, place = np.unravel_index(int(largest.argmax()), largest.shape)
-        return f"channel {quads[quad, place]}: {self.powers[place]} times its accumulator can reach {largest.max()}"
+        return outside or proofs.limit_accumulators(w, ACCUMULATOR_BITS)
 
     def start(self, w: Weighted, quad: Array) -> Array:
         """What the sums of 4 channels begin with, int32 [4]."""
@@ -55,6 +53,16 @@ class Digits:
             return packing.int16(numbers)
         by_two = numbers.reshape(-1, 2, 2).transpose(0, 2, 1)
         return packing.int8(by_two)
+
+
+def limit_sums(w: Weighted, channels: Array, powers: Array, added: Array) -> str | None:
+    """Why channels [n] cannot be told from each other: the sums of products with digits, which are the weights and what
+    is `added` to them, times `powers`, do not fit in int32."""
+    largest = (w.bound[channels] + added * 128 * w.rows.shape[1]) * powers
+    if largest.max() < 1 << 31:
+        return None
+    first = int(largest.argmax())
+    return f"channel {channels[first]}: {powers[first]} times its accumulator can reach {largest[first]}"
 
 
 def zero_point(w: Weighted) -> Array:
