@@ -72,7 +72,7 @@ def inputs(graph: Graph) -> Iterator[dict[str, Array]]:
         yield {x.name: np.broadcast_to(np.asarray(values, np.int8), x.type.shape).copy()}
 
 
-SHAPES = {"dense": [(5, 40), (150, 20), (6, 301)], "conv": [(5, 24), (4, 333)], "depthwise": [(4, 25)]}
+SHAPES = {"dense": [(5, 40), (138, 20), (4, 301)], "conv": [(5, 24), (4, 333)], "depthwise": [(4, 25)]}
 """Channels and taps."""
 
 

@@ -10,14 +10,15 @@
  * Chunks have p->chunk inputs, a multiple of 8; the first one may have fewer, p->first, and then has weights 0 before them up
  * to a multiple of 8.
  *
- * stream, for each RLX_DENSE_GROUP output channels or what is left of them, up to a multiple of 8:
+ * stream, for each RLX_DENSE_GROUP output channels or what is left of them, up to a multiple of RLX_DENSE_LEAST:
  *   int32 what each sum begins with: the bias (Armv7-M: its negative), of each even channel less 2^15 per chunk
- *   for each chunk, for each 8 channels: words. Of 4 bits: one an input, with channel c at bit 4 (c / 2) + 16 (c % 2);
- *       of 2 bits: one for each two inputs, with channel c at bit 2 (c / 2) + 16 (c % 2), and 8 more for the second one
+ *   for each chunk, for each 8 channels (or the 4 that are left): words. In half a word there are 16 / RLX_BITS places, in
+ *       the other half as many. Channels (0, 1) of an input take a place of both, then (2, 3) and so on, then the next
+ *       input's, without gaps
  *   for each channel of y: its rescale
  *
  * scratch: sums of a group, 4 bytes a channel; on Armv6-M then 4 bytes for each input of a chunk. x and y must not overlap.
- * A core's header defines RLX_DENSE_SIGN, rlx_dense_prepare, rlx_dense_chunk, rlx_dense_finish.
+ * A core's header defines RLX_DENSE_SIGN, RLX_DENSE_LEAST (4 or 8), rlx_dense_prepare, rlx_dense_chunk, rlx_dense_finish.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DENSE_PACKED_H
@@ -61,7 +62,7 @@ static inline void rlx_dense_run(
 {
     const int32_t most = p->out_c < RLX_DENSE_GROUP ? p->out_c : RLX_DENSE_GROUP;
     rlx_dense_chunk_t chunk; /* filled member by member: as a whole it would call memset */
-    chunk.words = (int32_t *)scratch + rlx_dense_up(most, RLX_DENSE_CHANNELS);
+    chunk.words = (int32_t *)scratch + rlx_dense_up(most, RLX_DENSE_LEAST);
     for (int32_t row = y0; row < y1; row++) {
         const int8_t *in = rlx_row(x, row);
         int8_t *out = rlx_row(y, row);
@@ -69,7 +70,7 @@ static inline void rlx_dense_run(
         for (int32_t c = 0; c < p->out_c; c += most) {
             const int32_t count = p->out_c - c < most ? p->out_c - c : most;
             chunk.sums = scratch;
-            chunk.sums_end = chunk.sums + rlx_dense_up(count, RLX_DENSE_CHANNELS);
+            chunk.sums_end = chunk.sums + rlx_dense_up(count, RLX_DENSE_LEAST);
             for (int32_t *sum = chunk.sums; sum != chunk.sums_end; sum++) {
                 *sum = *stream++;
             }
@@ -99,21 +100,23 @@ static inline bool rlx_dense_more(const rlx_dense_chunk_t *chunk, int32_t k);
 /* What the assembly computes. Inputs before the first one are not looked at. */
 static const int32_t *rlx_dense_chunk(rlx_dense_chunk_t *chunk)
 {
-    const int32_t inputs = RLX_BITS == 4 ? 1 : 2; /* of a word */
+    const int32_t places = 16 / RLX_BITS;
     const int32_t before = RLX_DENSE_TURN - chunk->first;
     const int32_t *stream = chunk->stream;
-    for (int32_t *sums = chunk->sums; sums != chunk->sums_end; sums += RLX_DENSE_CHANNELS) {
+    int32_t pairs;
+    for (int32_t *sums = chunk->sums; sums != chunk->sums_end; sums += 2 * pairs) {
+        pairs = chunk->sums_end - sums == RLX_DENSE_CHANNELS / 2 ? 2 : 4;
         uint32_t fields[RLX_DENSE_CHANNELS / 2] = {chunk->init, chunk->init, chunk->init, chunk->init};
         int32_t k = before;
         for (; rlx_dense_more(chunk, k - before); k++) {
-            const uint32_t word = (uint32_t)stream[k / inputs] >> 8 * (k % inputs);
-            for (int32_t i = 0; i < RLX_DENSE_CHANNELS / 2; i++) {
+            const uint32_t word = (uint32_t)stream[k * pairs / places] >> RLX_BITS * (k * pairs % places);
+            for (int32_t i = 0; i < pairs; i++) {
                 const uint32_t digits = word >> RLX_BITS * i & ((1u << RLX_BITS) - 1) * 0x10001u;
                 fields[i] += RLX_DENSE_SIGN * digits * (uint32_t)rlx_dense_input(chunk, k - before);
             }
         }
-        stream += k / inputs;
-        for (int32_t i = 0; i < RLX_DENSE_CHANNELS / 2; i++) {
+        stream += k * pairs / places;
+        for (int32_t i = 0; i < pairs; i++) {
             sums[2 * i] += (int32_t)(fields[i] & 0xFFFFu);
             sums[2 * i + 1] += (int32_t)fields[i] >> 16;
         }

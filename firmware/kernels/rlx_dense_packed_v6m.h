@@ -5,7 +5,7 @@
  *
  * Registers of the assembly: r0 two weights; r1 r2 words; r3 r4 inputs; r5 next inputs; r6 next word of the stream; r7
  * mask; r8 to r11 fields; r12 end of the inputs; lr the chunk.
- * Instructions for 8 inputs, that is 64 products: 139 with weights of 4 bits, 137 with weights of 2.
+ * Instructions for 8 inputs and 8 channels: 139 with weights of 4 bits, 137 with weights of 2; for 4 channels 73 and 72.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef RLX_DENSE_PACKED_V6M_H
@@ -14,6 +14,7 @@
 #include "rlx_v6m.h"
 
 #define RLX_DENSE_ASM RLX_V6M_ASM
+#define RLX_DENSE_LEAST 4
 #define RLX_DENSE_SIGN 1u
 
 #include "rlx_dense_packed.h"
@@ -35,6 +36,10 @@
     RLX_SHIFTED(word, "4", x, "r9") RLX_SHIFTED(word, "8", x, "r10") RLX_SHIFTED(word, "12", x, "r11")
 #define RLX_TWO RLX_WORDS RLX_INPUTS RLX_INPUT("r1", "r3") RLX_INPUT("r2", "r4")
 #define RLX_ONE_TURN RLX_TWO RLX_TWO RLX_TWO RLX_TWO
+#define RLX_HALF(word)                                                                                                \
+    RLX_INPUTS RLX_FIRST(word, "r3")                                                                                  \
+    RLX_SHIFTED(word, "4", "r3", "r9") RLX_SHIFTED(word, "8", "r4", "r8") RLX_SHIFTED(word, "12", "r4", "r9")
+#define RLX_HALF_TURN RLX_WORDS RLX_HALF("r1") RLX_HALF("r2") RLX_WORDS RLX_HALF("r1") RLX_HALF("r2")
 #else
 #define RLX_MASK "0x00030003"
 #define RLX_WORD_OF_TWO(word)                                                                                         \
@@ -44,6 +49,12 @@
     RLX_SHIFTED(word, "12", "r4", "r10") RLX_SHIFTED(word, "14", "r4", "r11")
 #define RLX_FOUR RLX_WORDS RLX_WORD_OF_TWO("r1") RLX_WORD_OF_TWO("r2")
 #define RLX_ONE_TURN RLX_FOUR RLX_FOUR
+#define RLX_HALF(word)                                                                                                \
+    RLX_INPUTS RLX_FIRST(word, "r3")                                                                                  \
+    RLX_SHIFTED(word, "2", "r3", "r9") RLX_SHIFTED(word, "4", "r4", "r8") RLX_SHIFTED(word, "6", "r4", "r9")          \
+    RLX_INPUTS RLX_SHIFTED(word, "8", "r3", "r8") RLX_SHIFTED(word, "10", "r3", "r9")                                 \
+    RLX_SHIFTED(word, "12", "r4", "r8") RLX_SHIFTED(word, "14", "r4", "r9")
+#define RLX_HALF_TURN RLX_WORDS RLX_HALF("r1") RLX_HALF("r2")
 #endif
 #define RLX_ADD(field)                                                                                                \
     "    ldmia r5!, {r2, r3}\n"                                                                                       \
@@ -64,12 +75,19 @@ RLX_V6M_NAKED static const int32_t *rlx_dense_chunk(RLX_V6M_UNUSED rlx_dense_chu
                      "    ldr r1, [r0, #4]\n"
                      "    mov r12, r1\n"
                      "    ldr r7, 5f\n"
-                     "1:\n" /* 8 channels */
+                     "1:\n" /* 8 channels, or the last 4 */
                      "    mov r0, lr\n"
                      "    ldr r5, [r0]\n"
                      "    ldr r1, [r0, #8]\n"
                      "    mov r8, r1\n"
                      "    mov r9, r1\n"
+                     "    ldr r2, [r0, #16]\n"
+                     "    ldr r3, [r0, #20]\n"
+                     "    subs r3, r3, r2\n"
+                     "    cmp r3, #16\n"
+                     "    bne 7f\n"
+                     "    b 6f\n"
+                     "7:\n"
                      "    mov r10, r1\n"
                      "    mov r11, r1\n"
                      "2:\n" RLX_ONE_TURN
@@ -89,7 +107,14 @@ RLX_V6M_NAKED static const int32_t *rlx_dense_chunk(RLX_V6M_UNUSED rlx_dense_chu
                      "    movs r0, r6\n"
                      RLX_V6M_RETURN
                      "    .balign 4\n"
-                     "5:  .word " RLX_MASK "\n");
+                     "5:  .word " RLX_MASK "\n"
+                     "6:\n" RLX_HALF_TURN
+                     "    cmp r5, r12\n"
+                     "    bne 6b\n"
+                     "    mov r4, lr\n"
+                     "    ldr r5, [r4, #16]\n"
+                     RLX_ADD("r8") RLX_ADD("r9")
+                     "    b 4b\n");
 }
 
 #undef RLX_PAIR
@@ -98,6 +123,8 @@ RLX_V6M_NAKED static const int32_t *rlx_dense_chunk(RLX_V6M_UNUSED rlx_dense_chu
 #undef RLX_INPUTS
 #undef RLX_WORDS
 #undef RLX_ONE_TURN
+#undef RLX_HALF
+#undef RLX_HALF_TURN
 #undef RLX_ADD
 #else
 static inline int32_t rlx_dense_input(const rlx_dense_chunk_t *chunk, int32_t k)
@@ -118,10 +145,14 @@ static RLX_V6M_NOINLINE uint32_t rlx_dense_prepare(rlx_dense_chunk_t *chunk, con
     for (int32_t zeros = rlx_dense_up(n, RLX_DENSE_TURN) - n; zeros > 0; zeros--) {
         *to++ = 0;
     }
-    for (; n > 0; n--) {
-        const int32_t a = *x++;
-        *to++ = a;
-        sum += a;
+    for (; n % 4 != 0; n--) {
+        sum += *to++ = *x++;
+    }
+    for (; n > 0; n -= 4, x += 4, to += 4) {
+        sum += to[0] = x[0];
+        sum += to[1] = x[1];
+        sum += to[2] = x[2];
+        sum += to[3] = x[3];
     }
     chunk->x = chunk->words;
     chunk->x_end = to;

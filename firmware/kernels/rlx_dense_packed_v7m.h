@@ -13,6 +13,7 @@
 #include "rlx_v7m.h"
 
 #define RLX_DENSE_ASM RLX_V7M
+#define RLX_DENSE_LEAST 8
 #define RLX_DENSE_SIGN (0u - 1u)
 
 #include "rlx_dense_packed.h"

@@ -26,6 +26,8 @@ GROUP, CHANNELS, TURN = 128, 8, 8
 FIELD = 1 << 15
 MOST_INPUTS = {Isa.V6M: 128, Isa.V7M: 1 << 14}
 """Of a chunk: Armv6-M has its inputs in scratch."""
+LEAST = {Isa.V6M: 4, Isa.V7M: 8}
+"""Channels that are computed together at the end."""
 LIMITS = octets.LIMITS
 
 KERNELS = {
@@ -45,9 +47,9 @@ KERNELS = {
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What a core makes of a layer. weights: int8 [C_out up to a multiple of 8, inputs up to a multiple of 8], zeros
-    around those that are there; begins: int64 [C_out], the bias with the core's sign; tail: int32 [C_out, n], rescales;
-    chunk: inputs."""
+    """What a core makes of a layer. weights: int8 [C_out up to a multiple of LEAST, inputs up to a multiple of 8],
+    zeros around those that are there; begins: int64 [C_out], the bias with the core's sign; tail: int32 [C_out, n],
+    rescales; chunk: inputs."""
 
     weights: Array
     begins: Array
@@ -63,27 +65,27 @@ class Layer:
         """Of the stream."""
         for first in range(0, len(self.begins), GROUP):
             group = slice(first, first + GROUP)
-            begins = np.pad(self.begins[group], (0, -len(self.begins[group]) % CHANNELS))
+            begins = np.pad(self.begins[group], (0, len(self.weights[group]) - len(self.begins[group])))
             begins[::2] -= FIELD * self.chunks
             yield wrapped(begins)
             yield from self._words(self.weights[group])
             yield np.ascontiguousarray(self.tail[group])
 
     def _words(self, weights: Array) -> Iterator[Array]:
-        """For each chunk, each 8 channels: int32 words."""
-        inputs = 8 // self.bits // 2  # of a word, for 8 channels
-        digits = (weights.astype(np.int64) + (1 << self.bits - 1)).reshape(-1, CHANNELS, weights.shape[1])
-        shifts = self.bits * (np.arange(CHANNELS) // 2) + 16 * (np.arange(CHANNELS) % 2)
-        each = (digits << shifts[:, None]).sum(axis=1)  # [groups of 8, inputs]
-        words = (each.reshape(len(each), -1, inputs) << 8 * np.arange(inputs)).sum(axis=-1)
-        ends = np.arange(words.shape[1], 0, -(self.chunk // inputs))[::-1]
-        for part in np.split(words, ends[:-1], axis=1):
-            yield wrapped(part.ravel())
+        """For each chunk, each 8 channels or the last 4: int32 words."""
+        digits = weights.astype(np.int64) + (1 << self.bits - 1)
+        places = 16 // self.bits
+        ends = np.arange(weights.shape[1], 0, -self.chunk)[::-1]
+        for part in np.split(digits, ends[:-1], axis=1):
+            for first in range(0, len(part), CHANNELS):
+                even, odd = part[first : first + CHANNELS].reshape(-1, 2, part.shape[1]).swapaxes(0, 1)
+                pairs = (even + (odd << 16)).T.reshape(-1, places)  # in the order of inputs
+                yield wrapped((pairs << self.bits * np.arange(places)).sum(axis=1))
 
 
-def layer(w: Weighted, begins: Array, tail: Array, bits: int, most: int) -> Layer:
-    rows = np.pad(w.rows, [(0, -len(w.rows) % CHANNELS), (-w.rows.shape[1] % TURN, 0)])
-    sizes = range(min(rows.shape[1], most), 0, -TURN)
+def layer(w: Weighted, begins: Array, tail: Array, bits: int, isa: Isa) -> Layer:
+    rows = np.pad(w.rows, [(0, -len(w.rows) % LEAST[isa]), (-w.rows.shape[1] % TURN, 0)])
+    sizes = range(min(rows.shape[1], MOST_INPUTS[isa]), 0, -TURN)
     chunk = next(size for size in sizes if octets.reach(rows, size) < FIELD)
     return Layer(rows, begins, tail, bits, chunk)
 
@@ -98,7 +100,7 @@ def lower(isa: Isa, bits: int, graph: Graph, node: Node) -> tuple[Call, ...] | s
     refused = proofs.limit_weights(found, *LIMITS[bits])
     if refused is not None:
         return refused
-    made = layer(found, begins, tail, bits, MOST_INPUTS[isa])
+    made = layer(found, begins, tail, bits, isa)
     rows, in_c = x.type.shape
     out_c = len(begins)
     params = {**dict(in_c=in_c, out_c=out_c, out_zp=op.out_zp), **bounds(op.clamp)}
@@ -109,7 +111,7 @@ def lower(isa: Isa, bits: int, graph: Graph, node: Node) -> tuple[Call, ...] | s
     (source,), (target,) = image_views(x.type, x.id), image_views(node.type, node.id)
     call = Call(
         *(KERNELS[isa, bits], params, (source,), target, rows, {"stream": Constant("stream", stream(made.pieces()))}),
-        *(scratch, proportional(work(made, in_c, rows, long), rows), proof),
+        *(scratch, proportional(work(isa, made, in_c, rows, long), rows), proof),
     )
     return (call,)
 
@@ -128,10 +130,16 @@ def _numbers(isa: Isa, graph: Graph, node: Node) -> tuple[Weighted, Array, Array
     return channels.weighted, scales.bias, int32(scales.words), scales.long
 
 
-def work(made: Layer, in_c: int, rows: int, long: int) -> dict[str, int]:
-    """Rows; groups and their inputs and chunks; 8 channels' chunks, turns and inputs; sums, outputs, long rescales."""
-    out_c, groups, eights = len(made.begins), -(-len(made.begins) // GROUP), len(made.weights) // CHANNELS
-    return {
+def work(isa: Isa, made: Layer, in_c: int, rows: int, long: int) -> dict[str, int]:
+    """Rows; groups and their inputs and chunks; 8 channels' chunks, turns and inputs; chunks and turns of 4 channels
+    that are left; outputs, long rescales."""
+    out_c, groups = len(made.begins), -(-len(made.begins) // GROUP)
+    eights, half = len(made.weights) // CHANNELS, len(made.weights) % CHANNELS // 4
+    halves = {
+        "halves": rows * half * made.chunks,
+        "half_turns": rows * half * made.weights.shape[1] // TURN,
+    }
+    return (halves if LEAST[isa] < CHANNELS else {}) | {
         "rows": rows,
         "groups": rows * groups,
         "prepared": rows * groups * in_c,
