@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,24 +27,23 @@ from rlx_edge.cli_options import (
 )
 from rlx_edge.cli_quantize import Effort, Weights, changed
 from rlx_edge.data import LABELS, load_data, preprocess_metadata
+from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
 from rlx_edge.ir.ops import QConv2d, QMatMul
 from rlx_edge.qat import need_torch
+from rlx_edge.qat.best import few_held_out
 from rlx_edge.qat.settings import Settings
 from rlx_edge.quant.quality import Quality, quality
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
 from rlx_edge.quant.widths import read_rules
 from rlx_edge.report import finetune_tables, learning, plots
 from rlx_edge.report.console import dumps, note, out, print_json, stages
+from rlx_edge.report.finetune_lines import Lines
 
 if TYPE_CHECKING:
     from rlx_edge.qat.finetune import Finetuned, Job
-    from rlx_edge.qat.train import Training
-
-LINES = 20
-"""Lines of progress that a training prints at most, evenly spread over its epochs."""
 
 CHECKPOINT = ".checkpoint"
 
@@ -75,6 +75,9 @@ Calibrate = Annotated[
     int, typer.Option("--calibrate", help="how many samples, the first ones, quantization starts from")
 ]
 Device = Annotated[str, typer.Option("--device", help="cpu or cuda")]
+Threads = Annotated[
+    int, typer.Option("--threads", help="of PyTorch on the CPU: more make small models slower, and change the result")
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="go on from the checkpoint that a killed run left beside the result")
 ]
@@ -103,6 +106,7 @@ def finetune(
     patience: Patience = None,
     mix: Mix = None,
     device: Device = "cpu",
+    threads: Threads = 1,
     resume: Resume = False,
     rule: Rule = Requant.TFLM,
     plot: Curve = None,
@@ -124,32 +128,60 @@ def finetune(
     rules = None if weights is None else read_rules(weights)
     settings = Settings(epochs, batch, learning_rate, held_out, patience, seed, distill, labels is not None, mix)
     graph = open_model(model, dims)
+    if not is_float(graph):
+        raise EdgeError(
+            f"{model}: is quantized already, and training starts from the float model: give that one, "
+            "with the --weights that this one was made with"
+        )
     given = load_data(data, graph, samples=samples, labels=labels or LABELS, preprocess=preprocess)
 
     from rlx_edge.qat.finetune import Job
 
     recipe = changed(level, {"weights": rules})
-    job = Job(graph, given, recipe, settings, calibrate, rule, device, out_file.with_suffix(CHECKPOINT), resume)
-    start = time.monotonic()
-    made = _trained(job)
-    seconds = time.monotonic() - start
-    qualities = [quality(made.float_graph, int8, made.held_out) for int8 in (made.start, made.graph)]
-    facts = _facts(job, made, qualities)
-    save_rlx(made.graph.with_metadata(finetune=dumps(facts), **preprocess_metadata(given)), out_file)
-    out_file.with_suffix(CHECKPOINT).unlink(missing_ok=True)
+    checkpoint = out_file.with_suffix(CHECKPOINT)
+    job = Job(graph, given, recipe, settings, calibrate, rule, device, threads, checkpoint, resume)
+    few = few_held_out(settings.held_out_for(len(given)))
+    warn(few)
+    start, lines = time.monotonic(), Lines()
+    with _told_what_is_saved(job, lines):
+        made = _trained(job, lines)
+        seconds = time.monotonic() - start
+        qualities = [quality(made.float_graph, int8, made.held_out) for int8 in (made.start, made.graph)]
+        facts = _facts(job, made, qualities)
+        save_rlx(made.graph.with_metadata(finetune=dumps(facts), **preprocess_metadata(given)), out_file)
+        checkpoint.unlink(missing_ok=True)
     warnings = (*given.warnings, *made.calibration.warnings)
     if json:
-        print_json("finetune", facts | {"seconds": round(seconds, 1), "warnings": list(warnings)})
+        print_json("finetune", facts | {"seconds": round(seconds, 1), "warnings": [*few, *warnings]})
     else:
-        finetune_tables.show(made.history, made.best.epoch, qualities, out)
+        finetune_tables.show(made.history, qualities, out)
         note(f"wrote {out_file}")
     warn(warnings)
     if plot is not None:
-        learning.plot_learning(made.history, made.best.epoch, plot)
+        learning.plot_learning(made.history, len(made.held_out), plot)
         note(f"wrote {plot}")
 
 
-def _trained(job: Job) -> Finetuned:
+@contextmanager
+def _told_what_is_saved(job: Job, lines: Lines) -> Iterator[None]:
+    """After Ctrl-C, where there is a checkpoint of this training."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if lines.begun or job.resume:
+            from rlx_edge.qat.checkpoint import saved_epoch
+
+            assert job.checkpoint is not None
+            samples = len(job.data)
+            epochs = job.settings.epochs_for(samples - job.settings.held_out_for(samples))
+            note(
+                f"epoch {saved_epoch(job.checkpoint)} of {epochs} is saved in {job.checkpoint}; "
+                "the same command with --resume goes on"
+            )
+        raise
+
+
+def _trained(job: Job, lines: Lines) -> Finetuned:
     """With a bar while the start is made, then a line on standard error for some of the epochs."""
     from rlx_edge.qat.finetune import finetune
 
@@ -157,33 +189,30 @@ def _trained(job: Job) -> Finetuned:
     if job.checkpoint.exists() and not job.resume:
         note(f"{job.checkpoint}: an earlier run was not finished; it starts anew, as --resume was not given")
     with stages() as shown:
-        made = finetune(job, shown, _say_epoch)
+        made = finetune(job, shown, lines)
     if made.history[-1].epoch < made.epochs:
         note(f"ended early: no epoch after {made.best.epoch} was better on the samples held out")
+    for text in finetune_tables.verdict(made.history):
+        note(text)
     return made
-
-
-def _say_epoch(training: Training) -> None:
-    last, best = training.history[-1], training.best_epoch
-    if last.epoch % max(1, training.epochs // LINES) == 0:
-        note(
-            f"epoch {last.epoch} of {training.epochs}: loss {last.loss:.4g}, held out {last.held_out_loss:.4g} "
-            f"(best {best.held_out_loss:.4g} in epoch {best.epoch}), {last.sqnr_db:.1f} dB"
-        )
 
 
 def _facts(job: Job, made: Finetuned, qualities: Sequence[Quality]) -> dict[str, Any]:
     """The JSON object, but for what differs from run to run."""
-    named = zip(("start", "end"), qualities, strict=True)
+    named = {
+        name: {"output_sqnr_db": q.output_sqnr_db, "agreement": q.agreement, "top1": q.top1 and q.top1[1]}
+        for name, q in zip(("start", "end"), qualities, strict=True)
+    }
     return {
-        "settings": asdict(job.settings) | {"device": job.device, "calibrate": job.calibration_samples},
+        "settings": asdict(job.settings)
+        | {"device": job.device, "threads": job.threads, "calibrate": job.calibration_samples},
         "weights": dict(bits_of(made.graph)),
         "samples": len(job.data),
         "held_out": len(made.held_out),
         "history": [asdict(epoch) for epoch in made.history],
         "epochs": made.epochs,
         "best_epoch": made.best.epoch,
-        "quality": {name: {"output_sqnr_db": q.output_sqnr_db, "agreement": q.agreement} for name, q in named},
+        "quality": named,
     }
 
 

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from command import RLX_EDGE, good, refused
+from command import RLX_EDGE
+from onnx import helper
+from onnx_models import make_model, random_array
 
 from rlx_edge.cli import main
 from rlx_edge.data import Data, load_data
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.formats.load import load
+from rlx_edge.formats.onnx import load_onnx
 from rlx_edge.ir import Array, DType
 from rlx_edge.qat import prepare
-from rlx_edge.qat.settings import FEW, Settings
+from rlx_edge.qat.best import best_of, few_held_out
+from rlx_edge.qat.settings import FEW, Epoch, Settings
 from rlx_edge.quant import quality
 from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.widths import everywhere
+from rlx_edge.report import finetune_lines
+from rlx_edge.report.finetune_tables import verdict
 
 torch = pytest.importorskip("torch", reason="torch is an extra: make test-qat")
 
 from rlx_edge.qat.checkpoint import identity, read_checkpoint, restore, save_checkpoint  # noqa: E402
+from rlx_edge.qat.finetune import Job, _check_start, choices, finetune  # noqa: E402
 from rlx_edge.qat.train import Training, mixed, split  # noqa: E402
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -34,22 +47,29 @@ COMMAND = ("finetune", DIGITS / "digits.onnx", "--data", DIGITS / "digits_calibr
 WAIT_S = 100
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
+TWELVE = ("--epochs", "12", "--patience", "12")
+
+
+def here(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of the command, run in this process: PyTorch loads slowly."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = patch.object(sys, "argv", ["rlx-edge", *map(str, words)])
+    with argv, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
-    """A training that nothing interrupts, and its JSON."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
+    """A training that nothing interrupts, its JSON, and what it says meanwhile."""
     folder = tmp_path_factory.mktemp("trained")
-    shown = good(*COMMAND, "--epochs", "12", "-o", folder / "digits.rlx", "--plot", folder / "curve.svg", "--json")
-    return folder, json.loads(shown)
+    code, shown, said = here(*COMMAND, *TWELVE, "-o", folder / "digits.rlx", "--plot", folder / "curve.svg", "--json")
+    assert code == 0
+    return folder, json.loads(shown), said
 
 
-def test_the_result_is_better_and_says_what_happened(trained: tuple[Path, dict[str, object]]) -> None:
-    folder, facts = trained
+def test_the_result_is_better_and_says_what_happened(trained: tuple[Path, dict[str, object], str]) -> None:
+    folder, facts, _ = trained
     assert facts["schema"] == "rlx-edge finetune 1"
     assert facts["weights"] == {"i2": 5}
     history, best = facts["history"], facts["best_epoch"]
@@ -64,9 +84,9 @@ def test_the_result_is_better_and_says_what_happened(trained: tuple[Path, dict[s
     assert sorted(path.name for path in folder.iterdir()) == ["curve.svg", "digits.rlx"]
 
 
-def test_the_figures_are_those_of_the_file(trained: tuple[Path, dict[str, object]]) -> None:
+def test_the_figures_are_those_of_the_file(trained: tuple[Path, dict[str, object], str]) -> None:
     """Quality as the JSON has it, worked out again on the samples that were held out."""
-    folder, facts = trained
+    folder, facts, _ = trained
     graph = load(DIGITS / "digits.onnx")
     data = load_data(DIGITS / "digits_calibration.npz", graph)
     kept, _ = split(len(data), Settings())
@@ -78,52 +98,111 @@ def test_the_figures_are_those_of_the_file(trained: tuple[Path, dict[str, object
     assert {node.type.dtype for node in int8.nodes if node.name.endswith(".weight")} <= {DType.I2}
 
 
-def test_a_killed_training_resumes_to_the_same_bytes(trained: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
-    """A real process, killed after some epochs; what is written while it is killed must not matter."""
+def test_each_epoch_is_a_line_with_its_time(trained: tuple[Path, dict[str, object], str]) -> None:
+    _, facts, said = trained
+    lines = [line for line in said.splitlines() if line.startswith("epoch ")]
+    assert lines[0].startswith("epoch 0 of 12, the start: held out ")
+    for number, line in enumerate(lines[1:13], 1):
+        assert re.fullmatch(
+            rf"epoch {number} of 12: loss \S+, held out \S+, \S+ dB, agreement \S+% "
+            r"\((best|(worse than the start; )?best: (the start|epoch \d+))\); \d+\.\d s, at most \S+ s left",
+            line,
+        )
+    assert lines[12].endswith("at most 0 s left")
+    few = "13 held-out samples: differences below 8 points mean little"
+    assert said.startswith(f"warning: {few}")
+    assert few in facts["warnings"][0]  # type: ignore[index]
+
+
+def test_the_picture_says_what_it_shows(trained: tuple[Path, dict[str, object], str]) -> None:
+    """Matplotlib writes each text into an .svg as a comment beside its outlines."""
+    folder, facts, _ = trained
+    texts = re.findall(r"<!-- (.*?) -->", (folder / "curve.svg").read_text(encoding="utf-8"))
+    for wanted in (
+        "training with rounding, measured on 13 held-out samples",
+        "epoch (0: the start, as quantized; dashed: what it had)",
+        f"kept: epoch {facts['best_epoch']}",
+        *("loss (log scale)", "output SQNR, dB", "held-out samples, %", "agreement"),
+    ):
+        assert wanted in texts
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    """The command in a process that Ctrl-C ends, also where the tests run in the background of a shell."""
+    return subprocess.Popen(
+        [str(RLX_EDGE), *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_a_stopped_and_killed_training_resumes_to_the_same_bytes(
+    trained: tuple[Path, dict[str, object], str], tmp_path: Path
+) -> None:
+    """Real processes: Ctrl-C after some epochs, a kill after some more; lines come through a pipe as epochs end, and
+    what is written when the kill comes must not matter."""
     out, checkpoint = tmp_path / "digits.rlx", tmp_path / "digits.checkpoint"
-    words = [str(RLX_EDGE), *map(str, COMMAND), "--epochs", "12", "-o", str(out)]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    words = (*map(str, COMMAND), *TWELVE, "-o", str(out))
+    with started(*words) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("epoch 4 of 12"):
-                process.send_signal(signal.SIGKILL)
+            if line.startswith("epoch 2 of 12"):
+                os.kill(process.pid, signal.SIGINT)
                 break
-        process.wait(WAIT_S)
+        said = process.stderr.read().splitlines()
+    assert process.returncode == 130
+    assert said[-1] == "rlx-edge: interrupted"
+    saved = re.fullmatch(
+        rf"epoch (\d+) of 12 is saved in {re.escape(str(checkpoint))}; the same command with --resume goes on", said[-2]
+    )
+    assert saved is not None
+    with started(*words, "--resume") as process:
+        assert process.stderr is not None
+        seen = [line for line, _ in zip((x for x in process.stderr if x.startswith("epoch")), range(2), strict=False)]
+        process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
+    assert seen[0].startswith(f"epoch {saved[1]} of 12, the last saved: ")
+    assert seen[1].startswith(f"epoch {int(saved[1]) + 1} of 12: ")
     assert checkpoint.exists()
     assert not out.exists()
-    shown = json.loads(good(*COMMAND, "--epochs", "12", "-o", out, "--resume", "--json"))
-    folder, facts = trained
-    assert shown["history"] == facts["history"]
+    code, shown, _ = here(*words, "--resume", "--json")
+    assert code == 0
+    folder, facts, _ = trained
+    assert json.loads(shown)["history"] == facts["history"]
     assert out.read_bytes() == (folder / "digits.rlx").read_bytes()
     assert not checkpoint.exists()
 
 
-def here(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of the command, run in this process: PyTorch loads slowly."""
-    with patch.object(sys, "argv", ["rlx-edge", *map(str, words)]), pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0), *capsys.readouterr()
-
-
-def test_labels_are_trained_by_when_they_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_are_trained_by_when_they_are_named(tmp_path: Path) -> None:
     options = ("--labels", "y", "--no-distill", "--epochs", "2", "-o", tmp_path / "digits.rlx", "--json")
-    code, shown, _ = here(capsys, *COMMAND, *options)
+    code, shown, said = here(*COMMAND, *options)
     assert code == 0
     facts = json.loads(shown)
+    assert len(re.findall(r"^epoch \d of 2.* top-1 \d+\.\d%", said, re.MULTILINE)) == 3
+    for name, at in (("start", 0), ("end", facts["best_epoch"])):
+        assert facts["quality"][name]["top1"] == pytest.approx(facts["history"][at]["top1"])
     assert facts["settings"]["labels"]
     assert not facts["settings"]["distill"]
     assert all(0 <= row["top1"] <= 1 for row in facts["history"])
 
 
-def test_early_end_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rate at which nothing improves ends the training; the first model is kept then."""
+def test_early_end_and_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate at which nothing improves ends the training; the first model is kept then. Of 40 epochs every other one
+    would be shown, but where they take long, each is."""
+    monkeypatch.setattr(finetune_lines, "SILENCE_S", 0.0)
     options = ("--epochs", "40", "--patience", "2", "--learning-rate", "1e-9", "-o", tmp_path / "digits.rlx")
-    code, shown, said = here(capsys, *COMMAND, *options)
+    code, shown, said = here(*COMMAND, *options)
     assert code == 0
     assert "ended early" in said
-    assert "kept" in shown
-    assert "before: output SQNR" in shown
+    assert "epoch 1 of 40: " in said
+    assert "the result is as `quantize` makes it" in said
+    assert re.search(r" 0 .* start, kept", shown)
+    for name in ("before", "after"):
+        assert re.search(
+            rf"^{name}: output SQNR \S+ dB, agreement \S+%, top-1 \S+% \(float \S+%\) over 13", shown, re.M
+        )
 
 
 def arrays(path: Path, **changes: Array) -> Path:
@@ -132,16 +211,16 @@ def arrays(path: Path, **changes: Array) -> Path:
     return path
 
 
-def test_what_goes_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_goes_wrong_is_one_line(tmp_path: Path, trained: tuple[Path, dict[str, object], str]) -> None:
     out = tmp_path / "digits.rlx"
     with np.load(DIGITS / "digits_calibration.npz") as file:
         x, y = file["x"].astype(np.float32), file["y"].astype(np.int64)
     x[3, 0, 2, 2] = np.nan
     model = ("finetune", DIGITS / "digits.onnx", "-o", out, "--weights", "4")
-    assert "holds NaN" in refused(*model, "--data", arrays(tmp_path / "nan.npz", x=x))
     wrong = ("--data", arrays(tmp_path / "labels.npz", y=np.where(y == 3, 77, y)), "--labels", "y")
     data = ("--data", DIGITS / "digits_calibration.npz")
     cases = [
+        (("--data", arrays(tmp_path / "nan.npz", x=x)), "holds NaN"),
         ((*wrong,), "labels from 0 to 77, but the model has 10 classes"),
         ((*data, "--labels", "z"), "no labels 'z'"),
         ((*data, "--no-distill"), "nothing to train by"),
@@ -149,22 +228,111 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ((*data, "--seed", "-1"), "a seed of -1"),
         ((*data, "--resume"), "no checkpoint to resume from"),
         ((*data, "--device", "tpu"), "no device 'tpu'"),
+        ((*data, "--threads", "0"), "0 threads: 1 or more are needed"),
         ((*data, "--weights", "auto"), "belongs to `quantize`"),
     ]
     if not torch.cuda.is_available():
         cases.append(((*data, "--device", "cuda"), "finds no CUDA device here; use --device cpu"))
-    for words, wanted in cases:
-        code, shown, said = here(capsys, *model, *words)
+    calls = [((*model, *words), wanted) for words, wanted in cases]
+    again = ("finetune", trained[0] / "digits.rlx", "-o", out, *data)
+    calls.append(
+        (again, "is quantized already, and training starts from the float model: give that one, with the --we")
+    )
+    for words, wanted in calls:
+        code, shown, said = here(*words)
         assert (code, shown) == (2, "")
         assert wanted in said
-        assert said.count("\n") == 1
-    assert not out.exists()
+        assert len([line for line in said.splitlines() if not line.startswith("warning: 13 held-out")]) == 1
+    assert not list(tmp_path.glob("digits*"))
+
+
+def job(settings: Settings, bits: int = 4) -> Job:
+    graph = load(DIGITS / "digits.onnx")
+    data = load_data(DIGITS / "digits_calibration.npz", graph)
+    return Job(graph, data, Recipe(weights=everywhere(bits, "nearest")), settings)
 
 
 def training(settings: Settings, bits: int = 4) -> Training:
-    graph = load(DIGITS / "digits.onnx")
-    data = load_data(DIGITS / "digits_calibration.npz", graph)
-    return Training(prepare(graph, data, Recipe(weights=everywhere(bits, "nearest"))), data, settings)
+    made = job(settings, bits)
+    return Training(prepare(made.graph, made.data, made.recipe), made.data, settings)
+
+
+def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums depend on the number of threads, so it is the job's, and one of what a checkpoint is of."""
+    asked = job(Settings(epochs=1, batch=128))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        seen: list[int] = []
+        for count in (1, 2):
+            finetune(replace(asked, threads=count), after_epoch=lambda _: seen.append(torch.get_num_threads()))
+        assert seen == [1, 1, 2, 2]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert choices(asked)["threads"] == 1
+
+
+def epochs(*rows: tuple[float, float, float, float | None]) -> list[Epoch]:
+    return [Epoch(i, math.nan if i == 0 else 1.0, *row) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("history", "kept"),
+    [
+        (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.9, None)), 2),
+        (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.8, None)), 1),
+        (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 19, 0.9, None)), 1),
+        (epochs((3, 20, 0.9, None), (2, 19, 1.0, None), (1, 22, 0.8, None)), 0),
+        (epochs((3, 20, 0.9, 0.94), (2, 15, 0.8, 0.94), (1, 25, 1.0, 0.92)), 1),
+        (epochs((3, 20, 0.9, 0.94), (4, 21, 0.9, 0.99)), 0),
+    ],
+)
+def test_the_least_loss_is_kept_where_nothing_asked_for_is_worse_than_at_the_start(
+    history: list[Epoch], kept: int
+) -> None:
+    assert best_of(history).epoch == kept
+    (*found,) = verdict(history)
+    least = min(history, key=lambda epoch: epoch.held_out_loss).epoch
+    assert (f"epoch {least} has the least loss, but was not kept" in " ".join(found)) == (least != kept)
+    assert ("no epoch was better" in " ".join(found)) == (kept == 0)
+
+
+def test_what_was_worse_is_said() -> None:
+    (said,) = verdict(epochs((3, 20, 0.9, 0.94), (2, 15, 0.8, 0.94), (1, 25, 1.0, 0.92)))
+    assert said.endswith("it is worse than the start (top-1 92.0% after 94.0%)")
+    (said,) = verdict(epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 19, 0.95, None)))
+    assert said.endswith("it is worse than the start (output SQNR 19.00 dB after 20.00 dB)")
+
+
+def test_the_module_of_the_kept_epoch_is_what_training_leaves() -> None:
+    """A start of which no epoch reaches the top-1: its parameters stay, however the loss falls, and training goes on
+    to the end while it does."""
+    run = training(Settings(epochs=4, patience=1, labels=True), bits=2)
+    start = {name: values.clone() for name, values in run.module.state_dict().items()}
+    run.history[0] = replace(run.history[0], top1=2.0)
+    run.run()
+    assert run.history[1].held_out_loss < run.history[0].held_out_loss
+    assert len(run.history) > 2
+    assert run.best_epoch.epoch == 0
+    for name, values in run.module.state_dict().items():
+        assert torch.equal(values, start[name])
+
+
+def test_few_samples_held_out_are_told() -> None:
+    assert few_held_out(100) == ()
+    assert few_held_out(1)[0].startswith("1 held-out sample: differences below 100 points")
+    assert few_held_out(50)[0].startswith("50 held-out samples: differences below 4 points")
+
+
+def test_outputs_that_are_no_classes_have_no_agreement() -> None:
+    """As many as an input has, as those of an autoencoder."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = make_model([node], {"x": (1, 6)}, ["y"], {"w": random_array((6, 6))})
+    graph, data = load_onnx(model.SerializeToString()), Data({"x": random_array((8, 6))})
+    run = Training(prepare(graph, data, Recipe()), data, Settings(epochs=1))
+    assert run.history[0].agreement is None
+    assert run.best_epoch is run.history[0]
 
 
 def test_a_rate_that_is_too_high_is_told() -> None:
@@ -191,6 +359,10 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
     ]:
         with pytest.raises(EdgeError, match=words):
             read_checkpoint(path, wanted)
+    start = first.history[0]
+    _check_start(job(first.settings), start, start)
+    with pytest.raises(EdgeError, match="another machine, or another OMP_NUM_THREADS"):
+        _check_start(job(first.settings), start, replace(start, sqnr_db=start.sqnr_db + 1e-9))
     whole = path.read_bytes()
     path.write_bytes(whole[:2000])
     with pytest.raises(EdgeError, match="no readable checkpoint"):
@@ -206,7 +378,6 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
     [
         {"identity": 3},
         *({"identity": {"model": "", "data": ""}}, {"history": []}, {"history": [{"a": 1}]}),
-        *({"threads": "x"}, {"threads": 0}, {"threads": 10**9}),
         *({"module": {}}, {"best": {}}, {"optimizer": {}}),
     ],
     ids=repr,

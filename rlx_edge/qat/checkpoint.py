@@ -20,8 +20,7 @@ from rlx_edge.ir import Graph, to_text
 from rlx_edge.qat.settings import Epoch
 from rlx_edge.qat.train import State, Training
 
-FORMAT = "rlx-edge checkpoint 1"
-MOST_THREADS = 1024
+FORMAT = "rlx-edge checkpoint 2"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ def save_checkpoint(path: Path, training: Training, identity: Identity) -> None:
     content = {
         "format": FORMAT,
         "identity": asdict(identity),
-        "threads": torch.get_num_threads(),
         "module": state.module,
         "optimizer": state.optimizer,
         "best": state.best,
@@ -63,7 +61,7 @@ def save_checkpoint(path: Path, training: Training, identity: Identity) -> None:
 
 
 def read_checkpoint(path: Path, identity: Identity) -> State:
-    """Where a training was left. PyTorch is set to as many threads as it had then: sums depend on them.
+    """Where a training was left.
 
     Raises EdgeError for a missing or damaged file, and for a checkpoint of another model, other data or other choices.
     """
@@ -72,12 +70,10 @@ def read_checkpoint(path: Path, identity: Identity) -> State:
         _check_identity(path, content["identity"], identity)
         history = tuple(Epoch(**epoch) for epoch in content["history"])
         state = State(content["module"], content["optimizer"], content["best"], history)
-        threads = content["threads"]
     except (KeyError, TypeError) as error:
         raise _damaged(path) from error
-    if not history or type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+    if not history:
         raise _damaged(path)
-    torch.set_num_threads(threads)
     return state
 
 
@@ -92,6 +88,11 @@ def restore(path: Path, training: Training, state: State) -> None:
 
 def _damaged(path: Path) -> EdgeError:
     return EdgeError(f"{path}: the checkpoint is damaged; start without --resume")
+
+
+def saved_epoch(path: Path) -> int:
+    """The last epoch that a checkpoint holds. Raises EdgeError for a missing or damaged file."""
+    return int(_read(path)["history"][-1]["epoch"])
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -26,7 +27,11 @@ CALIBRATION_SAMPLES = 128
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, and how. `checkpoint`: a file to write after each epoch; `resume`: go on from it."""
+    """What is trained, and how. `checkpoint`: a file to write after each epoch; `resume`: go on from it.
+
+    `threads`: PyTorch's on the CPU. Models for microcontrollers are so small that a second one makes training slower;
+    and sums, so results, depend on how many there are.
+    """
 
     graph: Graph
     data: Data
@@ -35,6 +40,7 @@ class Job:
     calibration_samples: int = CALIBRATION_SAMPLES
     requant: Requant = Requant.TFLM
     device: str = "cpu"
+    threads: int = 1
     checkpoint: Path | None = None
     resume: bool = False
 
@@ -68,11 +74,14 @@ def check_device(name: str) -> None:
 def finetune(
     job: Job, progress: Progress | None = None, after_epoch: Callable[[Training], None] | None = None
 ) -> Finetuned:
-    """Quantize, train and convert. The same job gives the same bits on a CPU with as many threads, resumed or not.
+    """Quantize, train and convert. The same job gives the same bits on the CPU, resumed or not.
 
+    `after_epoch` is called once before the first epoch of this call, too, and each time when the checkpoint is written.
     Raises EdgeError for data that do not fit, for a training that diverges, and for a checkpoint of another job.
     """
     check_device(job.device)
+    if job.threads < 1:
+        raise EdgeError(f"{job.threads} threads: 1 or more are needed")
     if job.calibration_samples < 1:
         raise DataError(f"{job.calibration_samples} samples to calibrate on: 1 or more are needed")
     if job.settings.labels:
@@ -83,11 +92,6 @@ def finetune(
     float_graph, calibration = calibrated(job.graph, few, job.recipe, progress)
     assignment = assigned(float_graph, calibration, job.recipe, few, stage("quantizing", progress))
     module = QatModule(assignment, job.requant)
-    training = Training(module, job.data, job.settings, job.device)
-    if left is not None and job.checkpoint is not None:
-        restore(job.checkpoint, training, left)
-    elif job.checkpoint is not None:
-        save_checkpoint(job.checkpoint, training, ours)
 
     def done(now: Training) -> None:
         if job.checkpoint is not None:
@@ -95,7 +99,13 @@ def finetune(
         if after_epoch is not None:
             after_epoch(now)
 
-    training.run(done)
+    with threads(job.threads):
+        training = Training(module, job.data, job.settings, job.device)
+        if left is not None and job.checkpoint is not None:
+            _check_start(job, training.history[0], left.history[0])
+            restore(job.checkpoint, training, left)
+        done(training)
+        training.run(done)
     return Finetuned(
         build_int8(trained(module), job.requant),
         build_int8(assignment, job.requant),
@@ -110,8 +120,28 @@ def finetune(
 
 def choices(job: Job) -> dict[str, object]:
     """All that a result depends on, beside model and data."""
-    fixed = {"calibration_samples": job.calibration_samples, "requant": job.requant.value, "device": job.device}
-    return asdict(job.recipe) | asdict(job.settings) | fixed
+    fixed = {name: getattr(job, name) for name in ("calibration_samples", "device", "threads")}
+    return asdict(job.recipe) | asdict(job.settings) | fixed | {"requant": job.requant.value}
+
+
+def _check_start(job: Job, ours: Epoch, saved: Epoch) -> None:
+    """Quantization sums in numpy, whose sums differ by machine and by the threads of its BLAS."""
+    if job.device == "cpu" and (ours.held_out_loss, ours.sqnr_db) != (saved.held_out_loss, saved.sqnr_db):
+        raise EdgeError(
+            f"{job.checkpoint}: here the start has a loss of {ours.held_out_loss:.8g}, not {saved.held_out_loss:.8g}: "
+            "another machine, or another OMP_NUM_THREADS; start without --resume"
+        )
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """PyTorch computes with so many of them inside, and with as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def rows(data: Data, picked: Array | slice) -> Data:

@@ -55,6 +55,10 @@ class Settings:
             if wrong:
                 raise EdgeError(said)
 
+    def held_out_for(self, samples: int) -> int:
+        """How many of so many samples, two or more, are held out."""
+        return min(max(1, round(samples * self.held_out)), samples - 1)
+
     def epochs_for(self, samples: int) -> int:
         """How many epochs training on so many samples has."""
         return self.epochs or math.ceil(STEPS / math.ceil(samples / self.batch))
@@ -72,14 +76,15 @@ class Settings:
 @dataclass(frozen=True)
 class Epoch:
     """What an epoch gave, on the samples held out: the loss, how much of the float model's outputs is kept
-    (SQNR in dB before a softmax, and share of samples with the same top-1), and top-1 where there are labels.
+    (SQNR in dB before a softmax, and share of samples with the same top-1), and top-1 where it is trained by labels.
 
-    `loss` is the mean over the samples trained on while they were; NaN before the first epoch.
+    `loss` is the mean over the samples trained on while they were; NaN before the first epoch. `agreement` is None
+    where the first output holds no scores of classes: a single number, or as many as an input has (an autoencoder's).
     """
 
     epoch: int
     loss: float
     held_out_loss: float
     sqnr_db: float
-    agreement: float
+    agreement: float | None
     top1: float | None

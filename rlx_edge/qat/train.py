@@ -15,6 +15,7 @@ from torch import Tensor
 from rlx_edge.data import Data
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.ir import Array, Graph
+from rlx_edge.qat.best import best_of, least_loss_of
 from rlx_edge.qat.loss import Loss
 from rlx_edge.qat.module import FloatNetwork, QatModule
 from rlx_edge.qat.settings import Epoch, Settings
@@ -46,6 +47,8 @@ class Training:
         self.labels = class_labels(data, module.graph) if settings.labels else None
         self.kept, self.trained_on = split(len(data), settings)
         self.epochs = settings.epochs_for(len(self.trained_on))
+        classes = module.graph.output_nodes[0].type.elements
+        self.scores_classes = classes > 1 and classes not in [node.type.elements for node in module.graph.inputs]
         self.module, teacher = module.to(self.device), FloatNetwork(module.assignment).to(self.device)
         self.loss = Loss(self.module, teacher, settings.distill)
         self.loss.measure_variances(self._inputs(self.trained_on[:MEASURED]))
@@ -56,14 +59,15 @@ class Training:
 
     @property
     def best_epoch(self) -> Epoch:
-        """The one with the least loss on the samples held out."""
-        return min(self.history, key=lambda epoch: epoch.held_out_loss)
+        """The one that would be kept if training ended now: see `best.py`."""
+        return best_of(self.history)
 
     @property
     def done(self) -> bool:
-        """Whether all epochs are over, or the last ones were no better."""
+        """Whether all epochs are over, or the last ones were no better and had no smaller loss."""
         last = self.history[-1].epoch
-        return last >= self.epochs or last - self.best_epoch.epoch >= self.settings.patience_of(self.epochs)
+        gained = max(self.best_epoch.epoch, least_loss_of(self.history).epoch)
+        return last >= self.epochs or last - gained >= self.settings.patience_of(self.epochs)
 
     def run(self, after_epoch: Callable[[Training], None] | None = None) -> None:
         """Train to the end, and leave the module with the best epoch's parameters. Raises EdgeError on divergence."""
@@ -130,8 +134,9 @@ class Training:
             signal += float((found.wanted.double() ** 2).sum())
             noise += float(((found.wanted - found.outputs).double() ** 2).sum())
         count = len(self.kept)
-        sqnr = 10 * math.log10(signal / noise) if signal > 0 and noise > 0 and math.isfinite(noise) else math.nan
-        return Epoch(number, loss, total / count, sqnr, same / count, None if self.labels is None else right / count)
+        agreement = same / count if self.scores_classes else None
+        top1 = None if self.labels is None else right / count
+        return Epoch(number, loss, total / count, decibels(signal, noise), agreement, top1)
 
     def _batches(self, rows: Array, most: int) -> Iterator[Array]:
         for start in range(0, len(rows), most):
@@ -143,6 +148,13 @@ class Training:
 
     def _labels(self, rows: Array) -> Tensor | None:
         return None if self.labels is None else torch.from_numpy(self.labels[rows]).to(self.device)
+
+
+def decibels(signal: float, noise: float) -> float:
+    """Their ratio in dB: infinite without noise, and minus infinity where there is no signal or endless noise."""
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 and math.isfinite(noise) else -math.inf
 
 
 def mixed(inputs: Sequence[Tensor], share: float, rng: np.random.Generator) -> Sequence[Tensor]:
@@ -163,7 +175,7 @@ def split(count: int, settings: Settings) -> tuple[Array, Array]:
     """
     if count < 2:
         raise DataError(f"{count} samples: one to train on and one to hold out are the least")
-    held = min(max(1, round(count * settings.held_out)), count - 1)
+    held = settings.held_out_for(count)
     order = np.random.default_rng(settings.seed).permutation(count)
     return np.sort(order[:held]), np.sort(order[held:])
 
