@@ -38,6 +38,7 @@ def plot_learning(history: Sequence[Epoch], held_out: int, path: Path | str) -> 
     for (name, values), color in zip(shares.items(), (ACCUMULATED, ALONE), strict=False):
         _draw(rows[2], epochs, [math.nan if value is None else 100 * value for value in values], color, name)
         rows[2].set_ylabel("held-out samples, %")
+        rows[2].set_ylim(top=101)
         rows[2].legend(**LEGEND)
     for axes in rows:
         axes.axvline(best.epoch, color=GAIN, linewidth=1.2)
@@ -68,6 +69,6 @@ def _draw_losses(axes: Any, history: Sequence[Epoch]) -> None:
 
 
 def _draw(axes: Any, epochs: Sequence[int], values: Sequence[float], color: str, label: str) -> None:
-    """A curve, and through the whole figure what it began with."""
-    axes.plot(epochs, values, ".-", color=color, label=label)
+    """A curve, and through the whole figure what it began with. Of equal ones, the first shows beside the second."""
+    axes.plot(epochs, values, ".-", color=color, label=label, linewidth=1 if color == ALONE else 2)
     axes.axhline(values[0], color=color, linewidth=0.8, linestyle="--")
