@@ -1,10 +1,17 @@
-"""The installed `rlx-edge` command, run as a person runs it."""
+"""The installed `rlx-edge` command, run as a person runs it; or in this process, where what it imports loads slowly."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from rlx_edge.cli import main
 
 RLX_EDGE = Path(sys.executable).with_name("rlx-edge")
 TIMEOUT_S = 120
@@ -34,3 +41,12 @@ def refused(*args: str | Path, cwd: Path | None = None) -> str:
     assert len(lines) == 1, lines
     assert lines[0].startswith("rlx-edge: ")
     return lines[0].removeprefix("rlx-edge: ")
+
+
+def here(*args: str | Path, err: io.StringIO | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of the command, run in this process."""
+    out, err = io.StringIO(), err or io.StringIO()
+    argv = patch.object(sys, "argv", ["rlx-edge", *map(str, args)])
+    with argv, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()

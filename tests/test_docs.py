@@ -157,12 +157,17 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
 
 
 def prepare(folder: Path) -> None:
-    """The digits example, as a checkout has it and also beside; quantized, as pages take it from each other."""
+    """The digits example, quantized, as pages take it from each other."""
+    lay_out(folder)
+    good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
+
+
+def lay_out(folder: Path) -> None:
+    """The digits example, as a checkout has it and also beside."""
     for place in (folder, folder / "examples" / "digits"):
         place.mkdir(parents=True, exist_ok=True)
         for file in (*digits_dir().glob("digits*"), *digits_dir().glob("*.toml")):
             (place / file.name).write_bytes(file.read_bytes())
-    good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
 
 
 @pytest.mark.parametrize(

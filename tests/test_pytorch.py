@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -74,14 +75,17 @@ ACTIVATIONS = [
 ]
 
 
-def check(module: Any, *shape: int) -> Graph:
+def check(module: Any, *shape: int, torches: bool = True) -> Graph:
+    """The graph of a module in any mode, which it keeps, once its outputs are PyTorch's. `torches`: from a tensor."""
     torch.manual_seed(0)
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean), nn.init.uniform_(part.running_var, 0.5, 2.0)
-    module.eval()
     x = torch.randn(shape)
-    graph = load(module, torch.zeros(shape))
+    modes = [part.training for part in module.modules()]
+    graph = load(module, torch.zeros(shape) if torches else np.zeros(shape, np.float32))
+    assert [part.training for part in module.modules()] == modes
+    module.eval()
     expected = module(x)
     found = run(graph, {graph.inputs[0].name: x.numpy()})
     for node, wanted in zip(graph.output_nodes, expected if isinstance(expected, tuple) else [expected], strict=True):
@@ -93,37 +97,44 @@ def check(module: Any, *shape: int) -> Graph:
     return graph
 
 
-class Activations(nn.Module):  # type: ignore[name-defined,misc]
-    """Each of them on its own, as outputs of one model: an export takes seconds."""
+class Together(nn.Module):  # type: ignore[name-defined,misc]
+    """Modules, each on a part of the input of its own, as outputs of one model: an export takes seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: list[tuple[Any, tuple[int, ...]]]) -> None:
         super().__init__()
-        arguments = {nn.Threshold: (0.1, -2.0), nn.GLU: (1,), nn.LogSoftmax: (1,), nn.Softmin: (1,)}
-        self.all = nn.ModuleList(kind(*arguments.get(kind, ())) for kind in ACTIVATIONS)
+        self.all, self.shapes = nn.ModuleList(module for module, _ in parts), [shape for _, shape in parts]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
 
     def forward(self, x: Any) -> Any:
-        return tuple(activation(3.0 * x) for activation in self.all)
+        found = []
+        for module, part, shape in zip(self.all, x.split(self.sizes, 1), self.shapes, strict=True):
+            y = module(part.reshape(shape))
+            found += y if isinstance(y, tuple) else [y]
+        return tuple(found)
+
+
+def together(*parts: tuple[Any, tuple[int, ...]]) -> Graph:
+    """The graph of them all, once its outputs are PyTorch's."""
+    module = Together(list(parts))
+    return check(module, 1, sum(module.sizes))
 
 
 def test_activations() -> None:
-    check(Activations(), 1, 4, 5, 6)
+    arguments = {nn.Threshold: (0.1, -2.0), nn.GLU: (1,), nn.LogSoftmax: (1,), nn.Softmin: (1,)}
+    together(*((kind(*arguments.get(kind, ())), (1, 4, 5, 6)) for kind in ACTIVATIONS))
 
 
-def test_residual_network_with_batchnorm() -> None:
-    graph = check(Residual(), 1, 3, 16, 16)
+def test_residual_network_with_batchnorm(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of which a part is in evaluation mode already; and the exporter keeps quiet."""
+    module = Residual()
+    module.stem.eval()
+    graph = check(module, 1, 3, 16, 16, torches=False)
+    assert module.stem[1].running_mean.abs().max() > 0
+    assert capfd.readouterr() == ("", "")
     assert graph.name == "Residual"
     fns = {node.op.fn for node in graph.nodes if isinstance(node.op, Activation)}
     assert fns == {ActivationFn.RELU, ActivationFn.HARD_SWISH}
     assert sum(isinstance(node.op, Conv) for node in graph.nodes) == 3
-
-
-def test_attention_block() -> None:
-    graph = check(Attention(), 1, 6, 16)
-    assert any(isinstance(node.op, LayerNorm) for node in graph.nodes)
-
-
-def test_indexing_and_padding() -> None:
-    check(Slices(), 1, 3, 6, 7)
 
 
 LAYERS = [
@@ -137,39 +148,27 @@ LAYERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "shape"), LAYERS, ids=[str(i) for i in range(len(LAYERS))])
-def test_layers(module: Any, shape: tuple[int, ...]) -> None:
-    check(module, *shape)
+def test_layers_attention_indexing_and_padding() -> None:
+    graph = together(*LAYERS, (Attention(), (1, 6, 16)), (Slices(), (1, 3, 6, 7)))
+    assert any(isinstance(node.op, LayerNorm) for node in graph.nodes)
 
 
-@pytest.mark.parametrize("opset", [18, 20, 23])
-def test_other_opsets_mean_the_same(opset: int) -> None:
-    module = Residual().eval()
-    program = torch.onnx.export(module, (torch.zeros(1, 3, 16, 16),), dynamo=True, verbose=False, opset_version=opset)
-    graph = load_onnx(program.model_proto.SerializeToString())
-    x = torch.randn(1, 3, 16, 16)
-    (found,) = run(graph, {graph.inputs[0].name: x.numpy()}).values()
-    np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=2e-6)
-
-
-def test_module_keeps_its_mode_and_the_exporter_keeps_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    module = Residual()
-    module.stem.eval()
-    load(module, np.zeros((1, 3, 16, 16), np.float32))
-    assert module.training
-    assert not module.stem[1].training
-    assert capfd.readouterr() == ("", "")
+def test_other_opsets_mean_the_same() -> None:
+    module, x = Residual().eval(), torch.randn(1, 3, 16, 16)
+    captured = torch.export.export(module, (torch.zeros(1, 3, 16, 16),))
+    for opset in (18, 20, 23):
+        program = torch.onnx.export(captured, dynamo=True, verbose=False, opset_version=opset)
+        (used,) = (known.version for known in program.model_proto.opset_import if known.domain == "")
+        assert used == opset
+        graph = load_onnx(program.model_proto.SerializeToString())
+        (found,) = run(graph, {graph.inputs[0].name: x.numpy()}).values()
+        np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=2e-6)
 
 
 def test_what_goes_wrong_is_one_line() -> None:
-    class Broken(nn.Module):  # type: ignore[name-defined,misc]
-        def forward(self, x: Any) -> Any:
-            raise RuntimeError("out of order")
-
     for module, example, words in [
         (nn.ReLU(), None, "needs an example input"),
         (nn.ReLU(), "x", "must be a tensor"),
-        (Broken(), torch.zeros(1), "PyTorch cannot export Broken"),
         (nn.Linear(3, 2), torch.zeros(1, 4), "PyTorch cannot export Linear"),
     ]:
         with pytest.raises(ModelError, match=words) as caught:

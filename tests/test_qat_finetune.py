@@ -5,23 +5,18 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
 import signal
 import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-from command import RLX_EDGE
+from command import RLX_EDGE, here
 from onnx import helper
 from onnx_models import make_model, random_array
 
-from rlx_edge.cli import main
 from rlx_edge.data import Data, load_data
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.formats.load import load
@@ -39,7 +34,7 @@ from rlx_edge.report.finetune_tables import verdict
 torch = pytest.importorskip("torch", reason="torch is an extra: make test-qat")
 
 from rlx_edge.qat.checkpoint import identity, read_checkpoint, restore, save_checkpoint  # noqa: E402
-from rlx_edge.qat.finetune import Job, _check_start, choices, finetune  # noqa: E402
+from rlx_edge.qat.finetune import Job, _check_start, choices, finetune, rows  # noqa: E402
 from rlx_edge.qat.train import Training, mixed, split  # noqa: E402
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -48,15 +43,6 @@ WAIT_S = 100
 
 
 TWELVE = ("--epochs", "12", "--patience", "12")
-
-
-def here(*words: str | Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of the command, run in this process: PyTorch loads slowly."""
-    out, err = io.StringIO(), io.StringIO()
-    argv = patch.object(sys, "argv", ["rlx-edge", *map(str, words)])
-    with argv, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -127,38 +113,40 @@ def test_the_picture_says_what_it_shows(trained: tuple[Path, dict[str, object], 
         assert wanted in texts
 
 
-def started(*words: str) -> subprocess.Popen[str]:
-    """The command in a process that Ctrl-C ends, also where the tests run in the background of a shell."""
-    return subprocess.Popen(
-        [str(RLX_EDGE), *words],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+class CtrlC(io.StringIO):
+    """Standard error, read by somebody who presses Ctrl-C at a line."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__()
+        self.line, self.pressed = line, False
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.line in text and not self.pressed:
+            self.pressed = True
+            signal.raise_signal(signal.SIGINT)
+        return written
 
 
 def test_a_stopped_and_killed_training_resumes_to_the_same_bytes(
     trained: tuple[Path, dict[str, object], str], tmp_path: Path
 ) -> None:
-    """Real processes: Ctrl-C after some epochs, a kill after some more; lines come through a pipe as epochs end, and
-    what is written when the kill comes must not matter."""
+    """Ctrl-C after some epochs, and after some more a kill of a real process, whose lines come through a pipe as epochs
+    end; what it writes just then must not matter."""
     out, checkpoint = tmp_path / "digits.rlx", tmp_path / "digits.checkpoint"
     words = (*map(str, COMMAND), *TWELVE, "-o", str(out))
-    with started(*words) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("epoch 2 of 12"):
-                os.kill(process.pid, signal.SIGINT)
-                break
-        said = process.stderr.read().splitlines()
-    assert process.returncode == 130
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # In the background of a shell there is none.
+    code, _, shown = here(*words, err=CtrlC("epoch 2 of 12: "))
+    signal.signal(signal.SIGINT, handler)
+    said = shown.splitlines()
+    assert code == 130
     assert said[-1] == "rlx-edge: interrupted"
     saved = re.fullmatch(
         rf"epoch (\d+) of 12 is saved in {re.escape(str(checkpoint))}; the same command with --resume goes on", said[-2]
     )
     assert saved is not None
-    with started(*words, "--resume") as process:
+    killed = [str(RLX_EDGE), *words, "--resume"]
+    with subprocess.Popen(killed, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         seen = [line for line, _ in zip((x for x in process.stderr if x.startswith("epoch")), range(2), strict=False)]
         process.send_signal(signal.SIGKILL)
@@ -257,20 +245,22 @@ def training(settings: Settings, bits: int = 4) -> Training:
     return Training(prepare(made.graph, made.data, made.recipe), made.data, settings)
 
 
-def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_whatever_the_machine_has(trained: tuple[Path, dict[str, object], str]) -> None:
     """Sums depend on the number of threads, so it is the job's, and one of what a checkpoint is of."""
     asked = job(Settings(epochs=1, batch=128))
+    asked = replace(asked, data=rows(asked.data, slice(0, 16)), threads=2)
+    _, facts, _ = trained
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
         seen: list[int] = []
-        for count in (1, 2):
-            finetune(replace(asked, threads=count), after_epoch=lambda _: seen.append(torch.get_num_threads()))
-        assert seen == [1, 1, 2, 2]
+        finetune(asked, after_epoch=lambda _: seen.append(torch.get_num_threads()))
+        assert seen == [2, 2]
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-    assert choices(asked)["threads"] == 1
+    assert choices(asked)["threads"] == 2
+    assert job(Settings()).threads == 1 == facts["settings"]["threads"]  # type: ignore[index]
 
 
 def epochs(*rows: tuple[float, float, float, float | None]) -> list[Epoch]:

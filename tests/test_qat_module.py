@@ -155,8 +155,8 @@ def test_what_cannot_be_trained_is_named(digits: tuple[Graph, Data, Data]) -> No
 def test_any_loop_trains_and_the_result_is_exact(
     digits: tuple[Graph, Data, Data], optimizer: str, device: str, tmp_path: Path
 ) -> None:
-    """A plain loop on labels, with 3-bit weights; then int8 on reference and host have the same bytes, and the module's
-    forward the same top-1."""
+    """A plain loop on labels, with 3-bit weights; then the module's forward has int8's top-1, and int8 on reference and
+    host the same bytes."""
     graph, calibration, test = digits
     module = prepare(graph, calibration, Recipe(weights=everywhere(3, "nearest"))).to(device)
     (x,) = (torch.from_numpy(values).to(device) for values in calibration.inputs.values())
@@ -179,12 +179,13 @@ def test_any_loop_trains_and_the_result_is_exact(
     )
     found, wanted = outputs(module.cpu(), test), int8_outputs(int8, test)
     assert np.mean(found.argmax(1) == wanted.argmax(1)) >= 0.999
-    (bundled,) = generate({"digits": int8}, tmp_path / "bundle")
-    codes = quantized_inputs(int8, test.inputs)
-    few = {name: values[:32] for name, values in codes.items()}
-    (host,) = HostModel(bundled).run(few).values()
-    reference = [next(iter(run(int8, {n: v[i : i + 1] for n, v in few.items()}).values())) for i in range(32)]
-    np.testing.assert_array_equal(host, np.concatenate(reference).reshape(host.shape))
+    if optimizer == "AdamW":  # Once is enough for the compiler.
+        (bundled,) = generate({"digits": int8}, tmp_path / "bundle")
+        codes = quantized_inputs(int8, test.inputs)
+        few = {name: values[:32] for name, values in codes.items()}
+        (host,) = HostModel(bundled).run(few).values()
+        reference = [next(iter(run(int8, {n: v[i : i + 1] for n, v in few.items()}).values())) for i in range(32)]
+        np.testing.assert_array_equal(host, np.concatenate(reference).reshape(host.shape))
 
 
 @pytest.mark.parametrize("rule", [Requant.ONNX, Requant.RLX, Requant.TFLITE_REF], ids=lambda rule: rule.value)
@@ -211,7 +212,7 @@ def test_untrained_modules_keep_all_integers(digits: tuple[Graph, Data, Data]) -
 
 def test_settling_draws_weights_to_their_codes_and_changes_none(digits: tuple[Graph, Data, Data]) -> None:
     graph, calibration, _ = digits
-    module = prepare(graph, calibration, Recipe(weights=everywhere(4)))
+    module = prepare(graph, calibration, Recipe(weights=everywhere(4, "nearest")))
     with torch.no_grad():
         for layer in module.layers.values():
             layer.weight.add_(0.3 * torch.exp(layer.log_scale).max() * torch.rand_like(layer.weight))
@@ -229,7 +230,7 @@ def test_settling_draws_weights_to_their_codes_and_changes_none(digits: tuple[Gr
 
 def test_state_moves_to_another_module(digits: tuple[Graph, Data, Data]) -> None:
     graph, calibration, test = digits
-    recipe = Recipe(weights=everywhere(4))
+    recipe = Recipe(weights=everywhere(4, "nearest"))
     first, second = prepare(graph, calibration, recipe), prepare(graph, calibration, recipe)
     with torch.no_grad():
         for parameter in first.parameters():
