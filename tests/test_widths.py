@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import good, refused
+from rich.text import Text
 
 from rlx_edge.errors import EdgeError
 from rlx_edge.formats.load import load
-from rlx_edge.ir import DType, Graph
-from rlx_edge.ir.ops import QConv2d, QMatMul
+from rlx_edge.ir import DType, Graph, GraphBuilder, TensorType
+from rlx_edge.ir.graph import BRIEF_WIDTH, brief
+from rlx_edge.ir.ops import MatMul, QConv2d, QMatMul
 from rlx_edge.passes.fuse import find_fusions
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.widths import GPTQ, MSE, NEAREST, LayerRule, everywhere, read_rules, rules_of
+from rlx_edge.report.plots import label
+from rlx_edge.report.tables import short
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 
@@ -44,6 +49,28 @@ def test_a_name_that_matches_nothing_is_named_with_those_that_exist(digits: Grap
         bits(digits, (LayerRule("nothing", 4),))
     assert first in str(caught.value)
     assert bits(digits, (LayerRule(":depthwise", 4),))  # a kind may be missing: recipes serve many models
+
+
+FUSED = "net/Relu;net/conv_{0}/Conv2D;net/conv_{0}/BiasAdd/ReadVariableOp/resource1"
+
+
+def test_a_name_as_it_is_shown_means_its_layer() -> None:
+    """In tables, in messages and in figures: one form, by which layers can be told apart and which recipes take."""
+    builder, values = GraphBuilder("names"), np.random.default_rng(1)
+    x = builder.input("x", TensorType((1, 4), DType.F32))
+    names = [FUSED.format(i) for i in range(2)] + ["a/name/beyond/what/fits/a/column/layer[0]", "plain[1]"]
+    for name in names:
+        x = builder.add(MatMul(), [x, builder.param(f"{name}/w", values.normal(size=(4, 4)).astype(np.float32))], name)
+    graph = prepare(builder.build([x]))
+    shown = [brief(name) for name in names]
+    assert shown == ["net/conv_0", "net/conv_1", "…/beyond/what/fits/a/column/layer[0]", "plain[1]"]
+    assert max(map(len, shown)) == BRIEF_WIDTH
+    with pytest.raises(EdgeError, match="matches no layer") as caught:
+        bits(graph, (LayerRule("nothing", 4),))
+    for index, name in enumerate(shown):
+        assert Text.from_markup(short(names[index])).plain == name == label(names[index])
+        assert bits(graph, (LayerRule("*", 4), LayerRule(name, 2))) == [2 if i == index else 4 for i in range(4)]
+        assert name in str(caught.value)
 
 
 def test_methods_of_rules() -> None:

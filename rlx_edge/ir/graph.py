@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -85,10 +86,16 @@ class Graph:
         return replace(self, metadata={**self.metadata, **entries})
 
 
+BRIEF_WIDTH = 36
+_FOLDED = re.compile(r"(?<=.)(/BiasAdd)?/ReadVariableOp/resource\d*$")
+"""What TFLite's converter appends to the name of a layer whose bias it folded."""
+
+
 def brief(name: str) -> str:
-    """A node's name for a message: of several joined by semicolons (TFLite's fused tensors) the last, and its end."""
-    last = name.rsplit(";", 1)[-1] or name
-    return last if len(last) <= 60 else f"...{last[-57:]}"
+    """A node's name in tables, messages and figures: of several joined by semicolons (TFLite's fused tensors) the last,
+    without what the converter appends; of a long one its end. Patterns of recipes match it as they match the name."""
+    last = _FOLDED.sub("", name.rsplit(";", 1)[-1] or name)
+    return last if len(last) <= BRIEF_WIDTH else f"…{last[1 - BRIEF_WIDTH :]}"
 
 
 class GraphBuilder:

@@ -158,8 +158,8 @@ def matches(pattern: str, layer: LayerFacts) -> bool:
     """Whether a pattern means a layer: by kind, or by the name of its result or of its convolution or product."""
     if pattern in KINDS:
         return KINDS[pattern](layer)
-    names = (layer.fusion.last.name, layer.fusion.anchor.name)
-    return any(fnmatchcase(name, pattern) for full in names for name in (full, brief(full)))
+    full = (layer.fusion.last.name, layer.fusion.anchor.name)
+    return any(name == pattern or fnmatchcase(name, pattern) for name in (*full, *map(brief, full)))
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -13,10 +13,10 @@ from rlx_edge.cgen.plan import Plan
 from rlx_edge.device.device_text import printable
 from rlx_edge.errors import EdgeError, ToolError
 from rlx_edge.files import check_place, replacing
+from rlx_edge.ir.graph import brief
 from rlx_edge.quant.explain import Explanation
 
 SUFFIXES = (".svg", ".png", ".pdf")
-LABEL_WIDTH = 28
 EXACT_DB = 80.0
 """Where a layer without any error is drawn."""
 
@@ -60,7 +60,7 @@ def plot_quality(explanation: Explanation, path: Path | str) -> None:
         left, [(p + 0.2, _finite(x.sqnr_db)) for p, x in zip(places, layers, strict=True)], ACCUMULATED, "accumulated"
     )
     _bars(left, [(p - 0.2, _finite(x.isolated_db)) for p, x in zip(places, layers, strict=True)], ALONE, "alone")
-    left.set_yticks(list(places), [_label(x.name) for x in layers], fontsize=7, color=INK)
+    left.set_yticks(list(places), [label(x.name) for x in layers], fontsize=7, color=INK)
     left.invert_yaxis()
     left.set_xlabel("SQNR against float, dB")
     left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / len(layers)), ncols=2, frameon=False, fontsize=8)
@@ -101,7 +101,7 @@ def plot_arena(plan: Plan, path: Path | str) -> None:
         axes.add_patch(box)
     axes.set_xlim(0, len(plan.steps))
     axes.set_ylim(0, max(plan.arena_bytes, 1))
-    names = [_label(plan.graph.nodes[step.node].name) for step in plan.steps]
+    names = [label(plan.graph.nodes[step.node].name) for step in plan.steps]
     axes.set_xticks([i + 0.5 for i in range(len(names))], names, rotation=90, fontsize=7, color=INK)
     axes.set_ylabel("bytes from the arena's start")
     axes.legend(handles=[Patch(color=color, label=kind) for kind, color in ARENA.items()], frameon=False, fontsize=8)
@@ -132,7 +132,6 @@ def _finite(db: float) -> float:
     return min(max(db, 0.0), EXACT_DB)
 
 
-def _label(name: str) -> str:
-    """The end of a name, which tells layers apart."""
-    plain = printable(name.rsplit(";", 1)[-1]).replace("$", r"\$")
-    return plain if len(plain) <= LABEL_WIDTH else "..." + plain[-(LABEL_WIDTH - 3) :]
+def label(name: str) -> str:
+    """A layer's name, as tables have it."""
+    return printable(brief(name)).replace("$", r"\$")

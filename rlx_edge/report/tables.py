@@ -16,19 +16,18 @@ from rlx_edge.device.connected import Connection, needs
 from rlx_edge.device.device_text import printable
 from rlx_edge.device.doctor import Check
 from rlx_edge.ir import Graph, Node
+from rlx_edge.ir.graph import brief
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.quant.quality import Quality
 from rlx_edge.report.console import out
 
-NAME_WIDTH = 36
 NARROWEST_NAME = 20
 TINIEST_NAME = 8
 
 
 def short(name: str) -> str:
-    """A name that fits a column: of several joined by semicolons (TFLite's fused tensors) the last, and its end."""
-    plain = printable(name.rsplit(";", 1)[-1] or name)
-    return escape(plain if len(plain) <= NAME_WIDTH else "…" + plain[-(NAME_WIDTH - 1) :])
+    """A name that fits a column, as messages and figures have it."""
+    return escape(printable(brief(name)))
 
 
 def counted(count: int, noun: str) -> str:
