@@ -43,7 +43,7 @@ from rlx_edge.cli_options import (
     open_model,
     warn,
 )
-from rlx_edge.cli_quantize import Effort, deployable
+from rlx_edge.cli_quantize import Effort, FixedWeights, deployable, fixed_rules
 from rlx_edge.data import load_data
 from rlx_edge.demo import Demo
 from rlx_edge.device.boards import DEFAULT_BOARD, Board, load_board
@@ -168,6 +168,7 @@ def deploy(
     ] = None,
     preprocess: Preprocessing = None,
     level: Effort = DEFAULT_EFFORT,
+    weights: FixedWeights = None,
     name: Name = None,
     out_dir: Annotated[Path | None, typer.Option("-o", "--out", help="keep the build in this folder")] = None,
     port: Port = None,
@@ -184,15 +185,18 @@ def deploy(
 ) -> None:
     """Quantize if needed, generate, build, flash, run on the board, and prove parity, in one go."""
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
+    rules = fixed_rules(weights, "deploy")
     on = _check_before_deploy(load_board(board), out_dir, port, emulate)
     if on is not None:
         note_untested(load_board(board))
     graph = open_model(model, dims)
+    if rules is not None and not is_float(graph):
+        raise EdgeError(f"--weights: {model} is quantized already; give the float model")
     checks = None
     if check or is_float(graph):
         whole = load_data(data, graph, samples=calibrate, preprocess=preprocess)
         checks = check_import(model, whole, json, dims=dims) if check else None
-        graph = deployable(graph, whole, level, json) if is_float(graph) else graph
+        graph = deployable(graph, whole, level, rules, json) if is_float(graph) else graph
     given = load_data(data, graph, samples=samples, preprocess=preprocess)
     warn(given.warnings)
     with tempfile.TemporaryDirectory(prefix="rlx-edge-") as scratch:

@@ -25,7 +25,7 @@ from rlx_edge.cli_options import (
     open_model,
     warn,
 )
-from rlx_edge.cli_quantize import Effort, Weights, changed
+from rlx_edge.cli_quantize import Effort, FixedWeights, changed, fixed_rules
 from rlx_edge.data import LABELS, load_data, preprocess_metadata
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError
@@ -37,7 +37,6 @@ from rlx_edge.qat.best import few_held_out
 from rlx_edge.qat.settings import Settings
 from rlx_edge.quant.quality import Quality, quality
 from rlx_edge.quant.recipe import DEFAULT_EFFORT
-from rlx_edge.quant.widths import read_rules
 from rlx_edge.report import finetune_tables, learning, plots
 from rlx_edge.report.console import dumps, note, out, print_json, stages
 from rlx_edge.report.finetune_lines import Lines
@@ -96,7 +95,7 @@ def finetune(
     distill: Distill = True,
     preprocess: Preprocessing = None,
     level: Effort = DEFAULT_EFFORT,
-    weights: Weights = None,
+    weights: FixedWeights = None,
     calibrate: Calibrate = 128,
     epochs: Epochs = None,
     learning_rate: LearningRate = DEFAULTS.learning_rate,
@@ -121,11 +120,7 @@ def finetune(
     check_suffix(out_file, ".rlx")
     if plot is not None:
         plots.check_plot(plot)
-    if weights == "auto":
-        raise EdgeError(
-            "--weights auto belongs to `quantize`: give `finetune` a recipe file with the bits that it chose"
-        )
-    rules = None if weights is None else read_rules(weights)
+    rules = fixed_rules(weights, "finetune")
     settings = Settings(epochs, batch, learning_rate, held_out, patience, seed, distill, labels is not None, mix)
     graph = open_model(model, dims)
     if not is_float(graph):

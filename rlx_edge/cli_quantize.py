@@ -28,14 +28,15 @@ from rlx_edge.cli_options import (
 )
 from rlx_edge.data import Data, load_data, preprocess_metadata
 from rlx_edge.errors import EdgeError
+from rlx_edge.files import replacing
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
-from rlx_edge.mixed_precision import DEFAULT_TARGET, Limits, Mixed, choose_bits
+from rlx_edge.mixed_precision import DEFAULT_MAX_LOSS, DEFAULT_TARGET, Limits, Mixed, choose_bits
 from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import explanation_facts, with_explanation
 from rlx_edge.quant.quantize import Quantized, apply_recipe
 from rlx_edge.quant.recipe import DEFAULT_EFFORT, EFFORTS, ROUNDINGS, Recipe, effort
-from rlx_edge.quant.widths import read_rules
+from rlx_edge.quant.widths import LayerRule, read_rules, recipe_text
 from rlx_edge.report import bits_curve, explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, progress, say, stages
 
@@ -64,6 +65,9 @@ Weights = Annotated[
     str | None,
     typer.Option("--weights", help="bits of weights: 8, 4, 3, 2 (ternary), a recipe file, or auto: layer by layer"),
 ]
+FixedWeights = Annotated[
+    str | None, typer.Option("--weights", help="bits of weights: 8, 4, 3, 2 (ternary), or a recipe file")
+]
 FlashBudget = Annotated[
     int | None, typer.Option("--flash-budget", min=1, help="with --weights auto: most bytes of model and kernels")
 ]
@@ -74,6 +78,9 @@ MaxLoss = Annotated[
 ForTarget = Annotated[str | None, typer.Option("--target", help="with --weights auto: the core whose costs count")]
 Curve = Annotated[
     Path | None, typer.Option("--curve", help="with --weights auto: draw flash against SQNR (.svg, .png, .pdf)")
+]
+SaveRecipe = Annotated[
+    Path | None, typer.Option("--save-recipe", help="with --weights auto: write what it chose as a recipe file (.toml)")
 ]
 Rounding = Annotated[str | None, typer.Option("--rounding", help=f"of weights: {', '.join(ROUNDINGS)}")]
 Plot = Annotated[
@@ -100,6 +107,7 @@ def quantize(
     max_loss: MaxLoss = None,
     target: ForTarget = None,
     curve: Curve = None,
+    save_recipe: SaveRecipe = None,
     rule: Rule = Requant.TFLM,
     plot: Plot = None,
     dims: Dims = None,
@@ -112,7 +120,7 @@ def quantize(
     """
     check_suffix(out_file, ".rlx")
     methods = dict(observer=observer, search=search, equalize=equalize, headroom=headroom)
-    limits = auto_limits(weights, flash_budget, max_loss, target, curve)
+    limits = auto_limits(weights, flash_budget, max_loss, target, curve, save_recipe)
     rules = None if weights is None or limits is not None else read_rules(weights)
     recipe = changed(level, methods | dict(bias_correction=bias_correction, rounding=rounding, weights=rules))
     for figure in (plot, curve):
@@ -139,8 +147,7 @@ def quantize(
         print_json("quantize", facts)
     else:
         if mixed is not None and limits is not None:
-            out.print(bits_curve.widths_table(mixed))
-            out.print(bits_curve.curve_table(mixed, limits))
+            show_curve(mixed, limits)
         explain_tables.show(explanation, out)
         note(f"wrote {out_file}")
     warn(late)
@@ -149,17 +156,45 @@ def quantize(
     if plot is not None:
         plots.plot_quality(explanation, plot)
         note(f"wrote {plot}")
-    if curve is not None and mixed is not None and limits is not None:
+    if mixed is not None and limits is not None:
+        write_choice(mixed, limits, curve, save_recipe)
+
+
+def show_curve(mixed: Mixed, limits: Limits) -> None:
+    """What was tried, and what was measured, as tables."""
+    out.print(bits_curve.widths_table(mixed))
+    out.print(bits_curve.curve_table(mixed, limits))
+    for line in bits_curve.notes(mixed):
+        say(line)
+
+
+def write_choice(mixed: Mixed, limits: Limits, curve: Path | None, recipe: Path | None) -> None:
+    """The picture and the recipe file, if they were asked for."""
+    if curve is not None:
         bits_curve.plot_curve(mixed, limits, curve)
         note(f"wrote {curve}")
+    if recipe is not None:
+        with replacing(recipe) as file:
+            file.write(recipe_text(mixed.points[mixed.chosen].rules, bits_curve.about(mixed, limits)).encode())
+        note(f"wrote {recipe}")
 
 
 def auto_limits(
-    weights: str | None, flash_budget: int | None, max_loss: float | None, target: str | None, curve: Path | None
+    weights: str | None,
+    flash_budget: int | None,
+    max_loss: float | None,
+    target: str | None,
+    curve: Path | None,
+    save_recipe: Path | None,
 ) -> Limits | None:
     """What `--weights auto` is to keep to; None for other weights. Raises EdgeError for options that need auto."""
     given = {"--flash-budget": flash_budget, "--max-loss": max_loss, "--target": target, "--curve": curve}
+    given["--save-recipe"] = save_recipe
     if weights == "auto":
+        if save_recipe is not None:
+            check_suffix(save_recipe, ".toml")
+        if flash_budget is None and max_loss is None:
+            max_loss = DEFAULT_MAX_LOSS
         return Limits(target or DEFAULT_TARGET, flash_budget, max_loss)
     named = [name for name, value in given.items() if value is not None]
     if named:
@@ -174,7 +209,7 @@ def mixed_quantized(
     with stages() as shown:
         mixed = choose_bits(graph, data, recipe, limits, rule, shown)
     made = mixed.quantized
-    warn(warnings_of(data, made))
+    warn((*warnings_of(data, made), *bits_curve.warnings(mixed, limits)))
     made = replace(made, graph=made.graph.with_metadata(**preprocess_metadata(data)))
     return made, mixed, replace(recipe, weights=mixed.points[mixed.chosen].rules)
 
@@ -210,9 +245,19 @@ def at_chance(explanation: Explanation, graph: Graph) -> Iterator[str]:
             )
 
 
-def deployable(graph: Graph, data: Data, level: str, json: bool) -> Graph:
+def deployable(graph: Graph, data: Data, level: str, rules: tuple[LayerRule, ...] | None, json: bool) -> Graph:
     """What `deploy` makes of a float model: quantized, its quality told in a line."""
-    made = quantized(graph, data, effort(level), Requant.TFLM)
+    made = quantized(graph, data, changed(level, {"weights": rules}), Requant.TFLM)
     if not json:
         say(tables.quality_text(api.quality(made.float_graph, made.graph, data)))
     return made.graph
+
+
+def fixed_rules(weights: str | None, command: str) -> tuple[LayerRule, ...] | None:
+    """What `--weights` says to a command that does not search. Raises EdgeError for `auto`, as `read_rules` does."""
+    if weights == "auto":
+        raise EdgeError(
+            f"--weights auto belongs to `quantize`: with --save-recipe bits.toml it writes what it chose, and "
+            f"`{command}` takes --weights bits.toml"
+        )
+    return None if weights is None else read_rules(weights)

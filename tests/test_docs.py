@@ -182,17 +182,29 @@ def test_models_page_lists_what_is_imported(title: str, imported: list[str]) -> 
     assert sorted(op for row in rows for op in re.findall(r"\w+", row)) == sorted(imported)
 
 
+def run_example(page: str, folder: Path) -> list[str]:
+    """The lines that the page's Python example prints."""
+    prepare(folder)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    shown = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=True)
+    return shown.stdout.splitlines()
+
+
 def test_python_example_runs(tmp_path: Path) -> None:
-    prepare(tmp_path)
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```",
-        (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-    shown = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True)
-    sqnr_db, agreement = map(float, shown.stdout.split())
+    (line,) = run_example("quantization.md", tmp_path)
+    sqnr_db, agreement = map(float, line.split())
     assert sqnr_db > 30
     assert agreement > 0.95
+
+
+def test_python_example_of_few_bits_runs(tmp_path: Path) -> None:
+    by_hand, *front, rules = run_example("few-bits.md", tmp_path)
+    assert float(by_hand) > 25
+    flash, sqnr_db = zip(*(map(float, line.split()[:2]) for line in front), strict=True)
+    assert len(front) >= 2 and list(flash) == sorted(flash) and list(sqnr_db) == sorted(sqnr_db)
+    assert any(value <= 19_000 for value in flash) and rules.count("LayerRule(") == 5
+    assert (tmp_path / "auto.rlx").exists()
 
 
 def test_own_firmware_compiles_as_written(tmp_path: Path) -> None:

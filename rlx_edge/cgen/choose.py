@@ -57,20 +57,25 @@ def _picked(
     """The index of the candidate of each node; the first one (within the limit) where nothing is known of the costs."""
     if costs is None:
         return [_first_within(candidates, max_scratch) for candidates, _ in found]
-    ways = [_ways(node, candidates, costs) for node, (candidates, _) in zip(nodes, found, strict=True)]
+    ways = [ways_of(node, candidates, costs) for node, (candidates, _) in zip(nodes, found, strict=True)]
     if options.stack_budget is not None:
         ways = _within_stack(nodes, ways, costs, options.stack_budget)
     if max_scratch is not None:
         ways = [_within_scratch(choices, max_scratch) for choices in ways]
     points = frontier(ways, costs)
-    flash = {id(point): flash_of(point, costs) for point in points}
-    fitting = [p for p in points if options.flash_budget is None or flash[id(p)] <= options.flash_budget]
-    if not fitting:
+    best = best_point(points, costs, options)
+    if best is None:
         assert options.flash_budget is not None
-        raise _flash_error(nodes, ways, points[-1], flash[id(points[-1])], options.flash_budget)
-    best = min(fitting, key=lambda point: _rank(point, flash[id(point)], options.optimize))
+        raise _flash_error(nodes, ways, points[-1], flash_of(points[-1], costs), options.flash_budget)
     picks = dict(best.picks)
     return [picks[index] for index in range(len(nodes))]
+
+
+def best_point(points: Sequence[Point], costs: CoreCosts, options: Options = DEFAULT) -> Point | None:
+    """What the options ask for; None where nothing fits into the flash budget."""
+    flash = {id(point): flash_of(point, costs) for point in points}
+    fitting = [p for p in points if options.flash_budget is None or flash[id(p)] <= options.flash_budget]
+    return min(fitting, key=lambda point: _rank(point, flash[id(point)], options.optimize), default=None)
 
 
 def _rank(point: Point, flash: int, optimize: Optimize) -> tuple[float, float]:
@@ -86,7 +91,7 @@ def flash_of(point: Point, costs: CoreCosts) -> int:
     return costs.model_bytes + point.own_bytes + costs.kernel_bytes(point.kernels)
 
 
-def _ways(node: Node, found: Sequence[Candidate], costs: CoreCosts) -> list[Way]:
+def ways_of(node: Node, found: Sequence[Candidate], costs: CoreCosts) -> list[Way]:
     """The candidates in figures."""
     portable = sum(map(costs.call_instructions, found[-1].calls))
     ways = []

@@ -44,12 +44,22 @@ class Point:
 NOTHING = Point(0.0, 0, frozenset(), ())
 
 
-def frontier(ways: Sequence[Sequence[Way]], costs: CoreCosts) -> list[Point]:
-    """The combinations of one way per node, fewest instructions first. Every node has at least one way."""
+Known = dict[tuple[tuple[int, int], ...], list[Point]]
+"""The best combinations of groups, by their nodes and the identity of each node's ways."""
+
+
+def frontier(ways: Sequence[Sequence[Way]], costs: CoreCosts, known: Known | None = None) -> list[Point]:
+    """The combinations of one way per node, fewest instructions first. Every node has at least one way.
+
+    known: what earlier calls found for groups of the same ways, for calls that differ in few nodes.
+    """
     points = [NOTHING]
+    known = {} if known is None else known
     for group in _groups(ways):
-        options = _of_group({node: ways[node] for node in group}, costs)
-        points = _best((_joined(a, b) for a in points for b in options), costs)
+        key = tuple((node, id(ways[node])) for node in group)
+        if key not in known:
+            known[key] = _of_group({node: ways[node] for node in group}, costs)
+        points = _best((_joined(a, b) for a in points for b in known[key]), costs)
     return points
 
 

@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from json import dumps  # a JSON string is a TOML one
 from pathlib import Path
 
 from rlx_edge.errors import EdgeError
@@ -113,6 +114,12 @@ def _rules(path: Path, document: Mapping[str, object]) -> tuple[LayerRule, ...]:
     if not isinstance(layers, dict) or not layers or set(document) != {"layers"}:
         raise EdgeError(f'{path}: a recipe is a table [layers] with lines such as "*" = 4 (docs/few-bits.md)')
     return tuple(_rule(path, pattern, value) for pattern, value in layers.items())
+
+
+def recipe_text(rules: Iterable[LayerRule], about: str) -> str:
+    """A recipe file of rules that give bits alone; `about` goes above them as a comment, a line."""
+    lines = [f"# {about}", "[layers]", *(f"{dumps(rule.pattern)} = {rule.bits}" for rule in rules)]
+    return "\n".join(lines) + "\n"
 
 
 _FIELDS: Mapping[str, Sequence[str]] = {"bits": (), "method": tuple(METHODS), "scales": (PER_CHANNEL, PER_TENSOR)}
