@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+
 from rlx_edge.cgen.costs import CoreCosts
+from rlx_edge.ir import Array
 
 LIMIT = 256
 MOST_KERNELS = 9
@@ -59,8 +62,19 @@ def frontier(ways: Sequence[Sequence[Way]], costs: CoreCosts, known: Known | Non
         key = tuple((node, id(ways[node])) for node in group)
         if key not in known:
             known[key] = _of_group({node: ways[node] for node in group}, costs)
-        points = _best((_joined(a, b) for a in points for b in known[key]), costs)
+        points = _combined(points, known[key], costs)
     return points
+
+
+def _combined(left: Sequence[Point], right: Sequence[Point], costs: CoreCosts) -> list[Point]:
+    """The best of all pairs. Kernels of both may share functions of the compiler's library."""
+    sets = [list(dict.fromkeys(point.kernels for point in points)) for points in (left, right)]
+    sizes = np.array([[costs.kernel_bytes(a | b) for b in sets[1]] for a in sets[0]])
+    places = [[sets[i].index(point.kernels) for point in points] for i, points in enumerate((left, right))]
+    flash = np.add.outer([p.own_bytes for p in left], [p.own_bytes for p in right]) + sizes[np.ix_(*places)]
+    instructions = np.add.outer([p.instructions for p in left], [p.instructions for p in right])
+    kept = _unbeaten(instructions.reshape(-1), flash.reshape(-1))
+    return [_joined(left[i // len(right)], right[i % len(right)]) for i in kept]
 
 
 def _joined(a: Point, b: Point) -> Point:
@@ -88,7 +102,7 @@ def _of_group(ways: Mapping[int, Sequence[Way]], costs: CoreCosts) -> list[Point
     names = sorted({name for choices in ways.values() for way in choices for name in way.kernels})
     found: list[Point] = []
     for allowed in _subsets(names):
-        left = {node: [way for way in choices if way.kernels <= allowed] for node, choices in ways.items()}
+        left = {node: _useful([way for way in choices if way.kernels <= allowed]) for node, choices in ways.items()}
         if all(left.values()):
             found += _within(left, allowed)
     return _best(found, costs)
@@ -101,34 +115,47 @@ def _subsets(names: Sequence[str]) -> Iterable[frozenset[str]]:
     return (frozenset(chosen) for size in sizes for chosen in combinations(names, size))
 
 
+def _useful(ways: Sequence[Way]) -> list[Way]:
+    """Without those that another one beats or equals, where all of their kernels are linked anyway."""
+    kept: list[Way] = []
+    for way in sorted(ways, key=lambda w: (w.instructions, w.own_bytes)):
+        if not kept or way.own_bytes < kept[-1].own_bytes:
+            kept.append(way)
+    return kept
+
+
 def _within(ways: Mapping[int, Sequence[Way]], allowed: frozenset[str]) -> list[Point]:
     """All kernels that are allowed are linked: only instructions and bytes of the nodes' own differ."""
-    points = [Point(0.0, 0, allowed, ())]
-    for node, choices in ways.items():
-        made = [
-            Point(p.instructions + w.instructions, p.own_bytes + w.own_bytes, allowed, (*p.picks, (node, w.index)))
-            for p in points
-            for w in choices
-        ]
-        points = _unbeaten(made, [point.own_bytes for point in made])
-    return points
+    instructions, own_bytes = np.zeros(1), np.zeros(1, np.int64)
+    steps: list[tuple[Array, Array]] = []  # of each node: which earlier combinations go on, and by which way
+    for choices in ways.values():
+        instructions = np.add.outer(instructions, [way.instructions for way in choices]).reshape(-1)
+        own_bytes = np.add.outer(own_bytes, [way.own_bytes for way in choices]).reshape(-1)
+        kept = np.array(_unbeaten(instructions, own_bytes))
+        instructions, own_bytes = instructions[kept], own_bytes[kept]
+        before, way = np.divmod(kept, len(choices))
+        steps.append((before, np.array([choice.index for choice in choices])[way]))
+    places, picks = np.arange(len(instructions)), []
+    for before, indices in reversed(steps):
+        picks.append(indices[places].tolist())
+        places = before[places]
+    rows = zip(instructions.tolist(), own_bytes.tolist(), zip(*reversed(picks), strict=True), strict=True)
+    return [Point(speed, own, allowed, tuple(zip(ways, row, strict=True))) for speed, own, row in rows]
 
 
-def _best(points: Iterable[Point], costs: CoreCosts) -> list[Point]:
-    made = list(points)
-    sizes = {kernels: costs.kernel_bytes(kernels) for kernels in {point.kernels for point in made}}
-    return _unbeaten(made, [point.own_bytes + sizes[point.kernels] for point in made])
+def _best(points: Sequence[Point], costs: CoreCosts) -> list[Point]:
+    sizes = {kernels: costs.kernel_bytes(kernels) for kernels in {point.kernels for point in points}}
+    flash = np.array([point.own_bytes + sizes[point.kernels] for point in points])
+    return [points[i] for i in _unbeaten(np.array([point.instructions for point in points]), flash)]
 
 
-def _unbeaten(points: Sequence[Point], flash: Sequence[int]) -> list[Point]:
-    """Those that no other beats in instructions and flash; of too many some, evenly, with both ends."""
-    order = sorted(range(len(points)), key=lambda i: (points[i].instructions, flash[i]))
-    kept: list[Point] = []
-    least = None
-    for i in order:
-        if least is None or flash[i] < least:
-            kept.append(points[i])
-            least = flash[i]
+def _unbeaten(instructions: Array, flash: Array) -> list[int]:
+    """Places of those that no other beats in instructions and flash, by rising instructions; of too many some, evenly,
+    with both ends."""
+    order = np.lexsort((flash, instructions))
+    falling = flash[order]
+    first = np.concatenate(([True], falling[1:] < np.minimum.accumulate(falling)[:-1]))
+    kept: list[int] = order[first].tolist()
     if len(kept) <= LIMIT:
         return kept
     return [kept[round(i * (len(kept) - 1) / (LIMIT - 1))] for i in range(LIMIT)]

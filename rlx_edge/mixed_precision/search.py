@@ -15,8 +15,8 @@ from rlx_edge.quant.allocate import Option, curve, pareto
 POINTS = 12
 """Mixes of each set of widths that are planned, evenly by flash."""
 
-PLANS = 1000
-"""Mixes that are planned in all, at most: about a minute."""
+PLANS = 300
+"""Changes of one layer or two are planned up to so many mixes in all: seconds, for 28 layers two minutes."""
 
 FINALISTS = 4
 """Of the mixes that are planned, those of least summed error that are measured as a whole."""
