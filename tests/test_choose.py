@@ -76,6 +76,15 @@ def test_no_combination_is_better(problem: tuple[list[list[Way]], CoreCosts], ro
     assert min(i for i, f in found if f <= budget) == min(i for i, f in tried if f <= budget)
 
 
+def test_a_function_that_another_group_links_is_not_paid_for_twice() -> None:
+    costs = made_up_costs([0, 1, 50, 0, 0, 0])
+    ways = [
+        [Way(0, 1, 0, frozenset("a"), 0, 0)],
+        [Way(0, 1, 0, frozenset("b"), 0, 0), Way(1, 1, 0, frozenset("c"), 0, 0)],
+    ]
+    assert [flash_of(point, costs) for point in frontier(ways, costs)] == [32 + 100 + 1]
+
+
 def test_picks_are_what_a_point_costs() -> None:
     costs = made_up_costs([10, 20, 30, 40, 50, 60])
     ways = [

@@ -39,7 +39,9 @@ def digits() -> tuple[Graph, Data]:
     return graph, load_data(DATA, graph, samples="0:64")
 
 
-@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m0", "portable"])
+@pytest.mark.parametrize(
+    "target", ["cortex-m4", *(pytest.param(name, marks=pytest.mark.long) for name in ("cortex-m0", "portable"))]
+)
 def test_the_loss_stays_within_its_limit(digits: tuple[Graph, Data], target: str) -> None:
     graph, data = digits
     found = choose_bits(graph, data, effort("balanced"), Limits(target, max_loss=2.0))

@@ -104,9 +104,13 @@ class CoreCosts:
     def kernel_bytes(self, names: Iterable[str]) -> int:
         """Flash of these kernels together; what several call is there once."""
         used = set(names)
-        library = {function for name in used if name in self.kernels for function in self.kernels[name].library}
+        library = self.library_of(used)
         own = sum(self.kernels[n].code_bytes if n in self.kernels else ROUGH_CODE_BYTES for n in sorted(used))
         return own + sum(self.library[function] for function in library)
+
+    def library_of(self, names: Iterable[str]) -> frozenset[str]:
+        """The functions of the compiler's library that these kernels call."""
+        return frozenset(function for name in names if name in self.kernels for function in self.kernels[name].library)
 
     def flash_bytes(self, steps: Sequence[Step]) -> int:
         """Flash that a model's steps bring: constants, kernels and the model's own code."""

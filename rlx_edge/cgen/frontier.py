@@ -2,7 +2,8 @@
 
 Each node has some ways; kernels' code is there once however many nodes call it. So the nodes that share kernels are
 taken together: for each set of kernels that may be linked, the best combinations of their nodes' ways; then the best
-combinations of those groups. Exact up to LIMIT combinations that are kept at a time.
+combinations of those groups. Groups may share functions of the compiler's library, which one pays for another: until
+all are combined, only combinations that link the same functions are compared. Exact up to LIMIT combinations of those.
 """
 
 from __future__ import annotations
@@ -63,17 +64,20 @@ def frontier(ways: Sequence[Sequence[Way]], costs: CoreCosts, known: Known | Non
         if key not in known:
             known[key] = _of_group({node: ways[node] for node in group}, costs)
         points = _combined(points, known[key], costs)
-    return points
+    flash = np.array([point.own_bytes + costs.kernel_bytes(point.kernels) for point in points])
+    return [points[i] for i in _unbeaten(np.array([point.instructions for point in points]), flash)]
 
 
 def _combined(left: Sequence[Point], right: Sequence[Point], costs: CoreCosts) -> list[Point]:
-    """The best of all pairs. Kernels of both may share functions of the compiler's library."""
+    """The best of all pairs."""
     sets = [list(dict.fromkeys(point.kernels for point in points)) for points in (left, right)]
     sizes = np.array([[costs.kernel_bytes(a | b) for b in sets[1]] for a in sets[0]])
+    linked = [[costs.library_of(a | b) for b in sets[1]] for a in sets[0]]
     places = [[sets[i].index(point.kernels) for point in points] for i, points in enumerate((left, right))]
     flash = np.add.outer([p.own_bytes for p in left], [p.own_bytes for p in right]) + sizes[np.ix_(*places)]
     instructions = np.add.outer([p.instructions for p in left], [p.instructions for p in right])
-    kept = _unbeaten(instructions.reshape(-1), flash.reshape(-1))
+    functions = [linked[a][b] for a in places[0] for b in places[1]]
+    kept = _unbeaten_apart(instructions.reshape(-1), flash.reshape(-1), functions)
     return [_joined(left[i // len(right)], right[i % len(right)]) for i in kept]
 
 
@@ -146,7 +150,17 @@ def _within(ways: Mapping[int, Sequence[Way]], allowed: frozenset[str]) -> list[
 def _best(points: Sequence[Point], costs: CoreCosts) -> list[Point]:
     sizes = {kernels: costs.kernel_bytes(kernels) for kernels in {point.kernels for point in points}}
     flash = np.array([point.own_bytes + sizes[point.kernels] for point in points])
-    return [points[i] for i in _unbeaten(np.array([point.instructions for point in points]), flash)]
+    functions = [costs.library_of(point.kernels) for point in points]
+    return [points[i] for i in _unbeaten_apart(np.array([point.instructions for point in points]), flash, functions)]
+
+
+def _unbeaten_apart(instructions: Array, flash: Array, functions: Sequence[frozenset[str]]) -> list[int]:
+    """Places of those that no other beats that links the same functions of the library."""
+    kept: list[int] = []
+    for linked in dict.fromkeys(functions):
+        places = np.array([i for i, own in enumerate(functions) if own == linked])
+        kept += places[_unbeaten(instructions[places], flash[places])].tolist()
+    return kept
 
 
 def _unbeaten(instructions: Array, flash: Array) -> list[int]:
