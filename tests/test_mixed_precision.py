@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
@@ -25,7 +26,7 @@ from rlx_edge.quant import quality
 from rlx_edge.quant.quantize import Quantized, apply_recipe, build_int8, calibrated
 from rlx_edge.quant.recipe import Recipe, effort
 from rlx_edge.quant.width_noise import measure_noise
-from rlx_edge.quant.widths import LayerRule, read_rules, rules_of
+from rlx_edge.quant.widths import KINDS, LayerRule, read_rules, rules_of
 from rlx_edge.report.bits_curve import curve_table, mix_text, notes, plot_curve, warnings
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -95,6 +96,12 @@ def test_no_other_bits_in_one_layer_are_better_within_a_budget(digits: tuple[Gra
         flash, sqnr_db = measured(bits)
         assert flash > budget or sqnr_db <= chosen.measured.sqnr_db + 0.2, bits
     assert list(bits_of(graph, chosen.rules)) == list(chosen.bits.values())
+
+
+@pytest.mark.parametrize("name", [":first", "a[0]*", "?"])
+def test_names_that_look_like_patterns_are_names(name: str) -> None:
+    (rule,) = rules_for({name: 4})
+    assert fnmatchcase(name, rule.pattern) and rule.pattern not in KINDS and not fnmatchcase("b", rule.pattern)
 
 
 def bits_of(graph: Graph, rules: Sequence[LayerRule]) -> Iterator[int]:

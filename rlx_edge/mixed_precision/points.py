@@ -62,9 +62,15 @@ def rules_for(bits: Mapping[str, int]) -> tuple[LayerRule, ...]:
     """A rule a layer."""
     shown = [brief(name) for name in bits]
     return tuple(
-        LayerRule(glob.escape(name if shown.count(brief(name)) > 1 else brief(name)), width)
+        LayerRule(_pattern(name if shown.count(brief(name)) > 1 else brief(name)), width)
         for name, width in bits.items()
     )
+
+
+def _pattern(name: str) -> str:
+    """What fits this name alone; with a colon first it would be a kind."""
+    escaped = glob.escape(name)
+    return f"[:]{escaped[1:]}" if escaped.startswith(":") else escaped
 
 
 @dataclass(frozen=True)
