@@ -249,7 +249,7 @@ def test_kernels_need_no_library(tmp_path: Path) -> None:
     assert {line.split()[-1] for line in nm.splitlines()} <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
 
 
-@pytest.mark.parametrize("level", ["-O0", "-Os", "-O2", "-O3"])
+@pytest.mark.parametrize("level", ["-O0", "-Os", pytest.param("-O2", marks=pytest.mark.long), "-O3"])
 def test_stack_bounds_hold(level: str, tmp_path: Path) -> None:
     """All frames of a kernel's file together, as the compiler gives them, with room for its run-time functions."""
     bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle

@@ -49,8 +49,8 @@ IMAGES = (
     Image("microbit", ("hello_world",)),
     Image("microbit", ("kws",)),  # 16 KB of RAM, link and stack included
     Image("mps2-an385-m0", ("kws", "ad")),
-    Image("mps2-an386", PUBLIC, SPEED),
-    Image("mps2-an386", PUBLIC, SIZE),
+    Image("mps2-an386", ("kws", "ic", "ad"), SPEED),
+    Image("mps2-an386", ("kws", "ic", "ad"), SIZE),
     Image("mps2-an386", ("kws", "ic", "vww"), SMALLEST),
 )
 ALL_MODES = (
