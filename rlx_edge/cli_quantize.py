@@ -31,7 +31,7 @@ from rlx_edge.errors import EdgeError
 from rlx_edge.files import replacing
 from rlx_edge.formats.rlx import save_rlx
 from rlx_edge.ir import Graph, Requant
-from rlx_edge.mixed_precision import DEFAULT_MAX_LOSS, DEFAULT_TARGET, Limits, Mixed, choose_bits
+from rlx_edge.mixed_precision import DEFAULT_TARGET, Limits, Mixed, choose_bits
 from rlx_edge.quant.explain import Explanation, explain
 from rlx_edge.quant.explain_json import explanation_facts, with_explanation
 from rlx_edge.quant.quantize import Quantized, apply_recipe
@@ -193,8 +193,6 @@ def auto_limits(
     if weights == "auto":
         if save_recipe is not None:
             check_suffix(save_recipe, ".toml")
-        if flash_budget is None and max_loss is None:
-            max_loss = DEFAULT_MAX_LOSS
         return Limits(target or DEFAULT_TARGET, flash_budget, max_loss)
     named = [name for name, value in given.items() if value is not None]
     if named:

@@ -26,7 +26,7 @@ from rlx_edge.quant import quality
 from rlx_edge.quant.quantize import Quantized, apply_recipe, build_int8, calibrated
 from rlx_edge.quant.recipe import Recipe, effort
 from rlx_edge.quant.width_noise import measure_noise
-from rlx_edge.quant.widths import KINDS, LayerRule, read_rules, rules_of
+from rlx_edge.quant.widths import KINDS, LayerRule, read_rules, recipe_text, rules_of
 from rlx_edge.report.bits_curve import curve_table, mix_text, notes, plot_curve, warnings
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -98,9 +98,13 @@ def test_no_other_bits_in_one_layer_are_better_within_a_budget(digits: tuple[Gra
     assert list(bits_of(graph, chosen.rules)) == list(chosen.bits.values())
 
 
-@pytest.mark.parametrize("name", [":first", "a[0]*", "?"])
-def test_names_that_look_like_patterns_are_names(name: str) -> None:
-    (rule,) = rules_for({name: 4})
+@pytest.mark.parametrize(
+    "name", [":first", "a[0]*", "?", "a*/b\nc", '"q"\\x', "\x00\x1f\x7f\u2028", "\N{GRINNING FACE}", "a\ud800"]
+)
+def test_any_name_is_a_pattern_of_its_own_in_a_recipe_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "bits.toml"
+    path.write_bytes(recipe_text(rules_for({name: 4}), "made up").encode())
+    (rule,) = read_rules(str(path))
     assert fnmatchcase(name, rule.pattern) and rule.pattern not in KINDS and not fnmatchcase("b", rule.pattern)
 
 

@@ -34,7 +34,7 @@ from rlx_edge.report.finetune_tables import verdict
 torch = pytest.importorskip("torch", reason="torch is an extra: make test-qat")
 
 from rlx_edge.qat.checkpoint import identity, read_checkpoint, restore, save_checkpoint  # noqa: E402
-from rlx_edge.qat.finetune import Job, _check_start, choices, finetune, rows  # noqa: E402
+from rlx_edge.qat.finetune import Job, check_start, choices, finetune, rows  # noqa: E402
 from rlx_edge.qat.train import Training, mixed, split  # noqa: E402
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
@@ -350,9 +350,9 @@ def test_checkpoints_are_of_one_training(tmp_path: Path) -> None:
         with pytest.raises(EdgeError, match=words):
             read_checkpoint(path, wanted)
     start = first.history[0]
-    _check_start(job(first.settings), start, start)
+    check_start(job(first.settings), start, start)
     with pytest.raises(EdgeError, match="another machine, or another OMP_NUM_THREADS"):
-        _check_start(job(first.settings), start, replace(start, sqnr_db=start.sqnr_db + 1e-9))
+        check_start(job(first.settings), start, replace(start, sqnr_db=start.sqnr_db + 1e-9))
     whole = path.read_bytes()
     path.write_bytes(whole[:2000])
     with pytest.raises(EdgeError, match="no readable checkpoint"):

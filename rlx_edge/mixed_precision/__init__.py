@@ -31,7 +31,6 @@ from rlx_edge.quant.recipe import Recipe
 from rlx_edge.quant.width_noise import FULL, measure_noise
 
 __all__ = [
-    "DEFAULT_MAX_LOSS",
     "DEFAULT_TARGET",
     "LayerWidth",
     "Limits",
@@ -45,8 +44,6 @@ __all__ = [
 WIDTHS = (2, 4)
 """Beside 8. Three bits are stored as four: they would cost the same and lose more."""
 
-DEFAULT_MAX_LOSS = 0.5
-
 
 def choose_bits(
     graph: Graph,
@@ -58,13 +55,10 @@ def choose_bits(
 ) -> Mixed:
     """The float graph quantized with bits chosen for each layer.
 
-    With a flash budget: the least error found within it; else the least flash found that keeps to `max_loss`,
-    DEFAULT_MAX_LOSS without either. Raises EdgeError for limits that cannot be met, with what can, and what
-    `apply_recipe` raises.
+    With a flash budget: the least error found within it; else the least flash found that keeps to `max_loss`. Raises
+    EdgeError for limits that cannot be met, with what can, and what `apply_recipe` raises.
     """
     core_of(limits.target)
-    if limits.flash_budget is None and limits.max_loss is None:
-        limits = replace(limits, max_loss=DEFAULT_MAX_LOSS)
     if limits.max_loss is not None and graph.output_nodes[0].type.elements < 2:
         raise EdgeError(f"points of loss need classes, and {graph.name!r} gives a single number: set --flash-budget")
     float_graph, calibration = calibrated(graph, data, recipe, progress)

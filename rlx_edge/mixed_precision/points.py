@@ -11,6 +11,7 @@ from rlx_edge.quant.quantize import Quantized
 from rlx_edge.quant.widths import LayerRule
 
 DEFAULT_TARGET = "cortex-m4"
+DEFAULT_MAX_LOSS = 0.5
 
 Mix = tuple[int, ...]
 """Bits of each layer, in the order of `WidthNoise.layers`."""
@@ -19,11 +20,16 @@ Mix = tuple[int, ...]
 @dataclass(frozen=True)
 class Limits:
     """flash_budget: predicted bytes of the model, its kernels and its code, as `generate --flash-budget` counts them.
-    max_loss: points of top-1 below float's where there are labels, else points of agreement with float below 100."""
+    max_loss: points of top-1 below float's where there are labels, else points of agreement with float below 100;
+    DEFAULT_MAX_LOSS where neither is given."""
 
     target: str = DEFAULT_TARGET
     flash_budget: int | None = None
     max_loss: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.flash_budget is None and self.max_loss is None:
+            object.__setattr__(self, "max_loss", DEFAULT_MAX_LOSS)
 
 
 @dataclass(frozen=True)

@@ -93,9 +93,8 @@ def within_flash(search: Search, fronts: Sequence[Sequence[Mix]], limits: Limits
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if mixes.plan(front[middle]).flash <= budget else (low, middle)
-    over = (
-        0  # how much more a mix takes as a whole than planned: its weights are others, and so may be what is left out
-    )
+    # How much more a mix takes as a whole than planned: its weights are others, and so may be what is left out.
+    over = 0
     for _ in range(ATTEMPTS):
         for planned in _finalists(mixes, budget - over):
             search.measure(planned.mix)

@@ -102,7 +102,7 @@ def finetune(
     with threads(job.threads):
         training = Training(module, job.data, job.settings, job.device)
         if left is not None and job.checkpoint is not None:
-            _check_start(job, training.history[0], left.history[0])
+            check_start(job, training.history[0], left.history[0])
             restore(job.checkpoint, training, left)
         done(training)
         training.run(done)
@@ -124,7 +124,7 @@ def choices(job: Job) -> dict[str, object]:
     return asdict(job.recipe) | asdict(job.settings) | fixed | {"requant": job.requant.value}
 
 
-def _check_start(job: Job, ours: Epoch, saved: Epoch) -> None:
+def check_start(job: Job, ours: Epoch, saved: Epoch) -> None:
     """Quantization sums in numpy, whose sums differ by machine and by the threads of its BLAS."""
     if job.device == "cpu" and (ours.held_out_loss, ours.sqnr_db) != (saved.held_out_loss, saved.sqnr_db):
         raise EdgeError(

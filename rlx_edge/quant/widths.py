@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from json import dumps  # a JSON string is a TOML one
+from json import dumps
 from pathlib import Path
 
 from rlx_edge.errors import EdgeError
@@ -118,8 +118,15 @@ def _rules(path: Path, document: Mapping[str, object]) -> tuple[LayerRule, ...]:
 
 def recipe_text(rules: Iterable[LayerRule], about: str) -> str:
     """A recipe file of rules that give bits alone; `about` goes above them as a comment, a line."""
-    lines = [f"# {about}", "[layers]", *(f"{dumps(rule.pattern)} = {rule.bits}" for rule in rules)]
+    lines = [f"# {about}", "[layers]", *(f"{_toml(rule.pattern)} = {rule.bits}" for rule in rules)]
     return "\n".join(lines) + "\n"
+
+
+def _toml(pattern: str) -> str:
+    """A JSON string is one of TOML but for DEL, and for characters beyond 16 bits, which JSON escapes as two halves. A
+    half alone, which no file can hold, becomes the pattern of any character."""
+    text = "".join("?" if "\ud800" <= c <= "\udfff" else c for c in pattern)
+    return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _FIELDS: Mapping[str, Sequence[str]] = {"bits": (), "method": tuple(METHODS), "scales": (PER_CHANNEL, PER_TENSOR)}

@@ -8,10 +8,10 @@ from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.plan import Call
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import octets
-from rlx_edge.cgen.variants.large_scales import large, numbers_v7m
+from rlx_edge.cgen.variants.large_scales import large
 from rlx_edge.cgen.variants.octets import Lowered, Octets
 from rlx_edge.cgen.variants.packing import int32
-from rlx_edge.cgen.variants.proofs import Weighted, limit_weights
+from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
@@ -20,13 +20,10 @@ KERNELS = {bits: octets.conv_kernel(f"rlx_conv_v7m_w{bits}") for bits in (4, 2)}
 
 
 def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    found = octets.refused(node) or numbers_v7m(graph, node)
+    found = octets.refused(node) or octets.numbers_of_bits(bits, graph, node)
     if isinstance(found, str):
         return found
     w, scales = found
-    refused = limit_weights(w, *octets.LIMITS[bits])
-    if refused is not None:
-        return refused
     packed = octets.octets(w.rows, bits)
     made, counts = pieces(w, packed, scales), partial(work, packed, large(scales))
     return octets.calls(graph, node, Lowered(kernel, made, packed.run, 0, counts, f"{w.text}; {packed.text}"))

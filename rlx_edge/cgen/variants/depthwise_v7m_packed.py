@@ -13,9 +13,9 @@ from rlx_edge.cgen.plan import Call
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants import depthwise_v7m, octets
 from rlx_edge.cgen.variants.depthwise_v7m import BLOCK, Lowered
-from rlx_edge.cgen.variants.large_scales import LARGE_FLAG, large, numbers_v7m
+from rlx_edge.cgen.variants.large_scales import LARGE_FLAG, large
 from rlx_edge.cgen.variants.packing import int32
-from rlx_edge.cgen.variants.proofs import Weighted, limit_weights
+from rlx_edge.cgen.variants.proofs import Weighted
 from rlx_edge.cgen.variants.variant import Variant
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
@@ -27,13 +27,10 @@ KERNELS = {
 
 
 def lower(bits: int, kernel: Kernel, graph: Graph, node: Node) -> tuple[Call, ...] | str:
-    found = depthwise_v7m.refused_shape(graph, node) or numbers_v7m(graph, node)
+    found = depthwise_v7m.refused_shape(graph, node) or octets.numbers_of_bits(bits, graph, node)
     if isinstance(found, str):
         return found
     w, scales = found
-    refused = limit_weights(w, *octets.LIMITS[bits])
-    if refused is not None:
-        return refused
     made, tables = pieces(bits, w, scales), 4 * BLOCK * (w.rows.shape[1] + 3)
     lowered = Lowered(kernel, made, tables, partial(work, large(scales)), w.text)
     return depthwise_v7m.calls(graph, node, lowered)

@@ -13,7 +13,9 @@ from rlx_edge.cgen.kernels import Kernel
 from rlx_edge.cgen.lower_windows import bounds
 from rlx_edge.cgen.plan import Call, Constant, Work
 from rlx_edge.cgen.rows import image_views
+from rlx_edge.cgen.variants.large_scales import numbers_v7m
 from rlx_edge.cgen.variants.packing import stream
+from rlx_edge.cgen.variants.proofs import Weighted, limit_weights
 from rlx_edge.cgen.variants.raster import raster_order
 from rlx_edge.ir import Array, Graph, Node
 from rlx_edge.ir.ops import QConv2d
@@ -24,6 +26,12 @@ POSITIONS, TURN = 8, 16
 FIELD = 1 << 15
 LIMITS = {4: (-8, 7), 2: (-2, 1)}
 """All values of a packed weight: these kernels multiply, so that -8 and -2 are as good as any."""
+
+
+def numbers_of_bits(bits: int, graph: Graph, node: Node) -> tuple[Weighted, Array] | str:
+    """`numbers_v7m` of weights that fit into so many bits, or why there are none."""
+    found = numbers_v7m(graph, node)
+    return found if isinstance(found, str) else limit_weights(found[0], *LIMITS[bits]) or found
 
 
 def conv_kernel(name: str) -> Kernel:
