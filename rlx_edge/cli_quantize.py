@@ -149,6 +149,8 @@ def quantize(
         if mixed is not None and limits is not None:
             show_curve(mixed, limits)
         explain_tables.show(explanation, out)
+        if mixed is None and any((layer.weight_bits or 8) < 8 for layer in explanation.layers):
+            say("which layers need more bits: --weights auto measures it")
         note(f"wrote {out_file}")
     warn(late)
     if len(warnings) > len(late) and not json:

@@ -218,7 +218,8 @@ def test_a_wrong_export_is_found(tmp_path: Path) -> None:
 def test_a_tie_of_weights_of_few_bits_is_explained(tmp_path: Path) -> None:
     """Whether one occurs depends on the order in which this computer's onnxruntime sums."""
     data = digits_dir() / "digits_calibration.npz"
-    good("quantize", DIGITS, "--data", data, "--weights", "4", "-o", tmp_path / "d.rlx")
+    said = good("quantize", DIGITS, "--data", data, "--weights", "4", "-o", tmp_path / "d.rlx")
+    assert "which layers need more bits: --weights auto" in said
     done = rlx_edge("convert", tmp_path / "d.rlx", "-o", tmp_path / "d.onnx", "--requant", "onnx", "--check")
     assert done.returncode == 0 or (done.returncode == 1 and "--int8-weights" in done.stderr)
     args = ("--requant", "onnx", "--int8-weights", "--check")

@@ -27,8 +27,6 @@ def show(explanation: Explanation, out: Console) -> None:
     out.print(layers_table(explanation))
     if explanation.sensitivity:
         out.print(sensitivity_table(explanation))
-    elif any((layer.weight_bits or 8) < 8 for layer in explanation.layers):
-        out.print("which layers need more bits: --weights auto measures it", markup=False, soft_wrap=True)
     out.print(explanation_text(explanation), markup=False, soft_wrap=True)
 
 
