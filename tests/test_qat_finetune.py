@@ -272,6 +272,8 @@ def epochs(*rows: tuple[float, float, float, float | None]) -> list[Epoch]:
     [
         (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.9, None)), 2),
         (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.8, None)), 1),
+        (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.88, None)), 2),
+        (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 22, 0.87, None)), 1),
         (epochs((3, 20, 0.9, None), (2, 21, 0.9, None), (1, 19, 0.9, None)), 1),
         (epochs((3, 20, 0.9, None), (2, 19, 1.0, None), (1, 22, 0.8, None)), 0),
         (epochs((3, 20, 0.9, 0.94), (2, 15, 0.8, 0.94), (1, 25, 1.0, 0.92)), 1),
