@@ -120,9 +120,8 @@ def float_graphs(draw: st.DrawFn) -> Graph:
     for i in range(draw(st.integers(1, 5))):
         operands = [draw(st.sampled_from(tensors)) for _ in range(2)]
         op = some_op(draw, [builder[o].type.shape for o in operands])
-        low, _ = op.arity
         try:
-            made.append(builder.add(op, operands if isinstance(op, Concat) else operands[:low], f"t{i}"))
+            made.append(builder.add(op, operands if isinstance(op, Concat) else operands[: op.arity.low], f"t{i}"))
         except ShapeError:
             continue
         tensors.append(made[-1])

@@ -230,7 +230,6 @@ BAD: list[tuple[Op, list[tuple[DType, Shape]], str]] = [
     (ScatterNd(), [(F32, (2, 5)), (I32, (3, 1)), (F32, (3, 4))], "updates"),
     (FakeQuantize(1, None), [(F32, (2,))], "1 bits; 2 to 8"),
     (FakeQuantize(4, None), [(I8, (2,))], "f32 operand"),
-    (FakeQuantize(4, None), [(F32, (2,)), (F32, (1,))], "2 operands where the scale PerBatch needs 1"),
     (FakeQuantize(4, 0, scale_mode=Fixed()), [(F32, (2, 3)), (F32, (3,))], r"scales must be f32\[2\]"),
     (FakeQuantizeLSQ(4, 2), [(F32, (2, 3)), (F32, (3,))], "axis 2"),
     (FakeQuantizeLSQBackwardX(4, None), [(F32, (2,)), (F32, (1,)), (F32, (3,))], "one type"),
@@ -290,3 +289,11 @@ def test_macs_count_every_product() -> None:
     graph = builder.build([y])
     assert graph.macs(graph.nodes[y]) == 6 * 6 * 4 * 3 * 3 * 2
     assert MatMul().macs(types([(F32, (2, 5)), (F32, (5, 3))]), TensorType((2, 3), F32)) == 30
+
+
+def test_a_count_of_operands_that_follows_from_the_attributes() -> None:
+    builder = GraphBuilder("g")
+    x = builder.input("x", TensorType((2,), F32))
+    with pytest.raises(ShapeError, match="2 operands where 1 are needed"):
+        builder.add(FakeQuantize(4, None), [x, x], "y")
+    assert builder[builder.add(FakeQuantize(4, 0, scale_mode=Fixed()), [x, x], "y")].type.shape == (2,)

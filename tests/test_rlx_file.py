@@ -186,7 +186,7 @@ def node(document: dict[str, Any], index: int) -> dict[str, Any]:
         (lambda d, t: t.update({"param/z": t["param/b"]}), "tensor 'param/z' belongs to no parameter"),
         (lambda d, t: t.update({"param/b": t["param/b"].astype(np.int64)}), "its values are int64[3]"),
         (lambda d, t: t.update({"param/b": t["param/b"][:2]}), "its values are int32[2]"),
-        (lambda d, t: t.update({"param/b": t["param/b"].astype(np.float16)}), "no IR dtype holds numpy's float16"),
+        (lambda d, t: t.update({"param/b": t["param/b"].astype(np.uint16)}), "no IR dtype holds numpy's uint16"),
         (lambda d, t: node(d, 3)["op"].update({"class": "QMatMul9"}), "nodes[3].op is of the unknown kind 'QMatMul9'"),
         (lambda d, t: node(d, 3)["op"].pop("class"), "nodes[3].op is of the unknown kind None"),
         (lambda d, t: node(d, 3)["op"].update(speed=3), "has the field 'speed', which a QMatMul does not have"),

@@ -13,6 +13,7 @@ import onnx
 
 from rlx_edge.formats.onnx_integers import Blocks
 from rlx_edge.ir import Array, DType, GraphBuilder, QuantParams, Shape, TensorType
+from rlx_edge.ir.dtype import NOT_AT_THE_EDGE
 from rlx_edge.ir.ops import Concat, Dequantize, Op, Param, Pool, ReduceOp, Reshape, Transpose
 
 MOVING = (Reshape, Transpose, Concat)
@@ -67,10 +68,14 @@ class Tensors:
         if name not in self.known:
             return self._computed(name)
         values = self.known[name]
+        refused = RefusedError(f"the constant {name!r} is {values.dtype}, which is not computed with")
         try:
-            return TensorType(values.shape, DType.of(values))
+            dtype = DType.of(values)
         except ValueError:
-            raise RefusedError(f"the constant {name!r} is {values.dtype}, which is not computed with") from None
+            raise refused from None
+        if dtype in NOT_AT_THE_EDGE:
+            raise refused
+        return TensorType(values.shape, dtype)
 
     def _computed(self, name: str) -> TensorType:
         if name not in self._ids:

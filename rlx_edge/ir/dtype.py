@@ -15,11 +15,14 @@ Array = NDArray[Any]
 class DType(Enum):
     """An element type. The value is the name used in text and in files.
 
-    I4 and I2 are weights of 4 and 2 bits; in Python each of their values is an int8, in files they are packed
-    (ir/subbyte.py).
+    C64 is a complex number of two f32. I4 and I2 are weights of 4 and 2 bits; in Python each of their values is an
+    int8, in files they are packed (ir/subbyte.py).
     """
 
+    F16 = "f16"
     F32 = "f32"
+    F64 = "f64"
+    C64 = "c64"
     I2 = "i2"
     I4 = "i4"
     I8 = "i8"
@@ -36,7 +39,7 @@ class DType(Enum):
 
     @property
     def is_integer(self) -> bool:
-        return self not in (DType.F32, DType.BOOL)
+        return self.value[0] in "iu"
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -61,7 +64,10 @@ class DType(Enum):
 
 
 _NUMPY: dict[DType, type[np.generic]] = {
+    DType.F16: np.float16,
     DType.F32: np.float32,
+    DType.F64: np.float64,
+    DType.C64: np.complex64,
     DType.I2: np.int8,
     DType.I4: np.int8,
     DType.I8: np.int8,
@@ -71,6 +77,9 @@ _NUMPY: dict[DType, type[np.generic]] = {
     DType.I64: np.int64,
     DType.BOOL: np.bool_,
 }
+
+NOT_AT_THE_EDGE: tuple[DType, ...] = (DType.F16, DType.F64, DType.C64)
+"""What a graph can hold, but neither importers take nor targets compute with."""
 
 WEIGHTS: tuple[DType, ...] = (DType.I8, DType.I4, DType.I2)
 """What the weights of an integer convolution or matrix product may be."""

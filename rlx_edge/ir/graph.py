@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx_edge.ir.channels import Channels
 from rlx_edge.ir.dtype import Array, DType
-from rlx_edge.ir.ops import Constant, Input, Op, Param
+from rlx_edge.ir.ops import Constant, Declared, Input, Op, Param, ShapeError
 from rlx_edge.ir.tensor import QuantParams, TensorType
 
 
@@ -149,10 +149,18 @@ class GraphBuilder:
         quant: QuantParams | None = None,
         sources: Sequence[str] = (),
         channels: Channels | None = None,
+        type: TensorType | None = None,
     ) -> int:
-        """Append an op. Raises ShapeError (a ValueError) when the operands do not fit it."""
-        shape, dtype = op.infer([self._nodes[i].type for i in inputs])
-        return self._append(op, tuple(inputs), TensorType(shape, dtype, quant), name, sources, channels)
+        """Append an op. `type`: that of the output, for a kind that needs it declared. Raises ShapeError (a ValueError)
+        when the operands do not fit the op, or no type is declared where one is needed."""
+        operands = [self._nodes[i].type for i in inputs]
+        if not op.arity.accepts(len(operands)):
+            raise ShapeError(f"{len(operands)} operands where {op.arity} are needed")
+        if isinstance(op, Declared) and type is not None:
+            op.check(operands, type)
+        else:
+            type = TensorType(*op.infer(operands), quant)
+        return self._append(op, tuple(inputs), type, name, sources, channels)
 
     def copy(self, node: Node, inputs: Sequence[int], graph: Graph) -> int:
         """Append a node of another graph, with operands of this one; a Param brings its values."""

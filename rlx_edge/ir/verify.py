@@ -13,6 +13,7 @@ from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
     Constant,
+    Declared,
     Dequantize,
     Input,
     Leaf,
@@ -57,10 +58,8 @@ def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
     if bad:
         yield f"operands {bad} do not come before it"
         return
-    low, high = node.op.arity
-    if len(node.inputs) < low or (high is not None and len(node.inputs) > high):
-        wanted = str(low) if high == low else f"{low} or more" if high is None else f"{low} to {high}"
-        yield f"{len(node.inputs)} operands where {wanted} are needed"
+    if not node.op.arity.accepts(len(node.inputs)):
+        yield f"{len(node.inputs)} operands where {node.op.arity} are needed"
         return
     if any(d < 1 for d in node.type.shape):
         yield f"shape {list(node.type.shape)} has an axis without elements"
@@ -74,7 +73,7 @@ def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
     if isinstance(node.op, Leaf):
         yield from _leaf_problems(graph, node)
     else:
-        yield from _inference_problems(graph, node)
+        yield from _type_problems(graph, node)
         yield from _quantization_problems(graph, node)
 
 
@@ -99,9 +98,13 @@ def _range_problems(values: Array, dtype: DType) -> Iterator[str]:
         yield f"values from {values.min()} to {values.max()}, but {dtype.value} holds {low} to {high}"
 
 
-def _inference_problems(graph: Graph, node: Node) -> Iterator[str]:
+def _type_problems(graph: Graph, node: Node) -> Iterator[str]:
+    operands = graph.operand_types(node)
     try:
-        shape, dtype = node.op.infer(graph.operand_types(node))
+        if isinstance(node.op, Declared):
+            node.op.check(operands, node.type)
+            return
+        shape, dtype = node.op.infer(operands)
     except ShapeError as error:
         yield str(error)
         return

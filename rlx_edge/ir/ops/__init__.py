@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx_edge.ir.ops.base import Layout, Leaf, Op, ShapeError
+from rlx_edge.ir.ops.base import Declared, Layout, Leaf, Op, ShapeError
 from rlx_edge.ir.ops.conv import Conv, Conv3d, ConvTranspose2d, Pool
 from rlx_edge.ir.ops.dequant import DequantMatMul, QuantScheme, SchemeKind
 from rlx_edge.ir.ops.elementwise import (
@@ -93,6 +93,7 @@ __all__ = [
     "ConvTranspose2d",
     "CumProd",
     "Cumsum",
+    "Declared",
     "DequantMatMul",
     "Dequantize",
     "Expand",

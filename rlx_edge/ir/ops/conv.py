@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.frozen import Requant
-from rlx_edge.ir.ops.base import Layout, Op, ShapeError
+from rlx_edge.ir.ops.base import Arity, Layout, Op, ShapeError, exact
 from rlx_edge.ir.ops.reduction import ReduceOp
 from rlx_edge.ir.tensor import Shape, TensorType
 
@@ -95,7 +95,7 @@ def conv_macs(w: TensorType, out: TensorType) -> int:
 class Conv(Op):
     """Float 2-D convolution, without bias (add one with Binary Add). Layouts and padding as in QConv2d."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -121,7 +121,7 @@ class ConvTranspose2d(Op):
     Rows of the output: (H - 1) * stride - top - bottom + dilation * (kH - 1) + 1 + output_padding; columns alike.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -172,7 +172,7 @@ class Conv3d(Op):
     `padding` is three numbers, or six: those before, then those after each axis.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -49,7 +49,7 @@ class DequantMatMul(Op):
     result. reference/dequant.py names the order of the sums, which every implementation keeps.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 5)
+    operand_count: ClassVar[Arity] = Arity(2, 5)
     scheme: QuantScheme
     clamp: tuple[float, float] | None = None
 

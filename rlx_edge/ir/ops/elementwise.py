@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.frozen import FrozenAdd, FrozenScale, FrozenTable, Requant
-from rlx_edge.ir.ops.base import Op, ShapeError, broadcast_shapes
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, broadcast_shapes, exact
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -124,7 +124,7 @@ class Binary(Op):
     `clamp` bounds the result in quantized units (a fused activation).
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     fn: BinaryOp
     requant: Requant = Requant.RLX
     clamp: tuple[int, int] | None = None
@@ -177,7 +177,7 @@ class Cast(Op):
 class Compare(Op):
     """A comparison of two tensors of one dtype, broadcast; the result is bool."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     fn: CmpOp
 
     def display(self) -> str:
@@ -194,7 +194,7 @@ class Compare(Op):
 class Where(Op):
     """Operands cond (bool), on_true, on_false, broadcast: on_true where cond holds, else on_false."""
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         cond, a, b = operands

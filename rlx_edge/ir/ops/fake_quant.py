@@ -12,7 +12,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, normalize_axis
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, exact, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 BITS = range(2, 9)
@@ -74,19 +74,19 @@ def largest(bits: int) -> int:
 class FakeQuantize(Op):
     """clamp(round(x / s), -m, m) * s, ties away from zero. Operand x; with EMA and Fixed also the state [channels]."""
 
-    arity: ClassVar[tuple[int, int | None]] = (1, 2)
     bits: int
     axis: int | None
     ste: SteKind = SteKind.IDENTITY
     scale_mode: ScaleMode = PerBatch()
 
+    @property
+    def arity(self) -> Arity:
+        return exact(1 if isinstance(self.scale_mode, PerBatch) else 2)
+
     def display(self) -> str:
         return f"fake_quant(bits={self.bits}{_axis_text(self)},ste={self.ste.value},scale={self.scale_mode})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
-        wanted = 1 if isinstance(self.scale_mode, PerBatch) else 2
-        if len(operands) != wanted:
-            raise ShapeError(f"{len(operands)} operands where the scale {self.scale_mode} needs {wanted}")
         return _checked(self, operands[0], operands[1:])
 
 
@@ -94,7 +94,7 @@ class FakeQuantize(Op):
 class FakeQuantizeBackward(Op):
     """The gradient of FakeQuantize: operands x and dy. The scale is that of x itself, as with PerBatch."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     bits: int
     axis: int | None
     ste: SteKind
@@ -114,7 +114,7 @@ class FakeQuantizeLSQ(Op):
     Esser et al., Learned Step Size Quantization, 2020 (arXiv:1902.08153).
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     bits: int
     axis: int | None
 
@@ -129,7 +129,7 @@ class FakeQuantizeLSQ(Op):
 class FakeQuantizeLSQBackwardX(Op):
     """The gradient of FakeQuantizeLSQ for x: dy where |x / s| <= m, else 0. Operands x, scale, dy."""
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     bits: int
     axis: int | None
 
@@ -148,7 +148,7 @@ class FakeQuantizeLSQBackwardScale(Op):
     psi(z) is round(z) - z where |z| <= m, else m with the sign of z. Operands x, scale, dy; the result is like scale.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     bits: int
     axis: int | None
 

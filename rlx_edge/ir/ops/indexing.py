@@ -12,7 +12,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, normalize_axis
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, exact, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -31,7 +31,7 @@ class ScatterNdReduction(Enum):
 class Gather(Op):
     """Operands data, indices: the axis of data is replaced by the axes of indices, data[.., indices[..], ..]."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     axis: int
 
     def display(self) -> str:
@@ -48,7 +48,7 @@ class Gather(Op):
 class GatherElements(Op):
     """Operands data, indices of one rank: data at each index's own place, but for the axis, which the index tells."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     axis: int
 
     def display(self) -> str:
@@ -68,7 +68,7 @@ class GatherNd(Op):
     The first `batch_dims` axes are shared by data and indices.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     batch_dims: int = 0
 
     def display(self) -> str:
@@ -90,7 +90,7 @@ class GatherNd(Op):
 class ScatterElements(Op):
     """Operands data, indices, updates of one rank: data with each update put at its own place, but for the axis."""
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     axis: int
     reduction: ScatterNdReduction = ScatterNdReduction.NONE
 
@@ -109,7 +109,7 @@ class ScatterElements(Op):
 class ScatterNd(Op):
     """Operands data, indices [.., k], updates: data with each update put at the place that a row of indices names."""
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     reduction: ScatterNdReduction = ScatterNdReduction.NONE
 
     def display(self) -> str:

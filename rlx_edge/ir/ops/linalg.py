@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, broadcast_shapes
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, broadcast_shapes, exact
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -15,7 +15,7 @@ from rlx_edge.ir.tensor import Shape, TensorType
 class MatMul(Op):
     """[.., M, K] times [.., K, N]; batch axes broadcast."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         a, b = operands[0].shape, operands[1].shape

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, normalize_axis
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, exact, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -18,7 +18,7 @@ class LayerNorm(Op):
     gamma and beta have one value for each index of the axis. The variance is that of the population.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     axis: int
     eps: float
 
@@ -35,7 +35,7 @@ class LayerNorm(Op):
 class RmsNorm(Op):
     """Operands x, gamma: gamma * x / sqrt(mean of x^2 + eps) over one axis of x, mostly the last."""
 
-    arity: ClassVar[tuple[int, int | None]] = (2, 2)
+    operand_count: ClassVar[Arity] = exact(2)
     axis: int
     eps: float
 
@@ -52,7 +52,7 @@ class RmsNorm(Op):
 class GroupNorm(Op):
     """Operands x [N, C, ..], gamma [C], beta [C]: each group of C / num_groups channels of a sample normalized."""
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     num_groups: int
     eps: float
 

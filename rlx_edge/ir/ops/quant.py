@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rlx_edge.ir.dtype import WEIGHTS, DType
 from rlx_edge.ir.frozen import FrozenScale, FrozenTable, Requant
-from rlx_edge.ir.ops.base import Layout, Op, ShapeError
+from rlx_edge.ir.ops.base import Arity, Layout, Op, ShapeError, exact
 from rlx_edge.ir.ops.conv import conv_infer, conv_macs
 from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
 
@@ -73,7 +73,7 @@ class QMatMul(Op):
     derived from the tensors' parameters, and `verify` checks that it agrees with them.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     x_zp: int
     w_zp: int
     out_zp: int
@@ -104,7 +104,7 @@ class QConv2d(Op):
     bias [C_out] i32. `padding` is (vertical, horizontal) or (top, left, bottom, right). See QMatMul for `mult`.
     """
 
-    arity: ClassVar[tuple[int, int | None]] = (3, 3)
+    operand_count: ClassVar[Arity] = exact(3)
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
-from rlx_edge.ir.ops.base import Op, ShapeError, broadcast_shapes, normalize_axis
+from rlx_edge.ir.ops.base import Arity, Op, ShapeError, at_least, broadcast_shapes, normalize_axis
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -90,7 +90,7 @@ class Pad(Op):
 class Concat(Op):
     """Join tensors along an axis. On int8, all operands and the output have equal parameters."""
 
-    arity: ClassVar[tuple[int, int | None]] = (1, None)
+    operand_count: ClassVar[Arity] = at_least(1)
     axis: int
 
     def display(self) -> str:
