@@ -216,10 +216,13 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, trained: tuple[Path, dict[s
         ((*data, "--seed", "-1"), "a seed of -1"),
         ((*data, "--resume"), "no checkpoint to resume from"),
         ((*data, "--device", "tpu"), "no device 'tpu'"),
+        ((*data, "--device", "cpu:1"), "no device 'cpu:1'"),
         ((*data, "--threads", "0"), "0 threads: 1 or more are needed"),
         ((*data, "--weights", "auto"), "belongs to `quantize`"),
     ]
-    if not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        cases.append(((*data, "--device", "cuda:99"), "no device 'cuda:99' here; there are cpu, cuda, cuda:0"))
+    else:
         cases.append(((*data, "--device", "cuda"), "finds no CUDA device here; use --device cpu"))
     calls = [((*model, *words), wanted) for words, wanted in cases]
     again = ("finetune", trained[0] / "digits.rlx", "-o", out, *data)

@@ -64,11 +64,14 @@ class Finetuned:
 
 def check_device(name: str) -> None:
     """Raise EdgeError for a device that PyTorch does not have here."""
-    kind = name.split(":")[0]
-    if kind not in ("cpu", "cuda"):
+    devices = ["cuda", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))] if torch.cuda.is_available() else []
+    if name in ("cpu", *devices):
+        return
+    if name.split(":")[0] != "cuda":
         raise EdgeError(f"no device {name!r}; there are cpu and cuda")
-    if kind == "cuda" and not torch.cuda.is_available():
+    if not devices:
         raise EdgeError(f"PyTorch {torch.__version__} finds no CUDA device here; use --device cpu")
+    raise EdgeError(f"no device {name!r} here; there are cpu, {', '.join(devices)}")
 
 
 def finetune(
