@@ -34,12 +34,25 @@ PAGE = ROOT / "docs" / "qat.md"
 BEGIN, END = "<!-- begin: written by make bench-qat -->", "<!-- end -->"
 TERNARY = (LayerRule("*", 2), *(LayerRule(kind, 4) for kind in (":first", ":last", ":depthwise")))
 WEIGHTS = {"4 bits": everywhere(4), "ternary": TERNARY}
-CASES = [
-    *(("kws", "ternary", 167), ("ic", "4 bits", None), ("kws", "4 bits", None)),
-    *((name, "4 bits", None) for name in ("mnist_dw", "mnist_resnet", "mnist_valid")),
-    ("mnist_resnet", "ternary", None),
-]
-"""Model, weights and epochs; None: as many as `rlx-edge finetune` makes by itself, 1,500 steps' worth."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training. `epochs` None: as many as `rlx-edge finetune` makes by itself, 1,500 steps' worth."""
+
+    name: str
+    weights: str
+    epochs: int | None = None
+    seed: int = 0
+
+
+CASES = (
+    Case("kws", "ternary", epochs=167),
+    Case("ic", "4 bits"),
+    *(Case("kws", "4 bits", seed=seed) for seed in range(4)),
+    *(Case(name, "4 bits") for name in ("mnist_dw", "mnist_resnet", "mnist_valid")),
+    Case("mnist_resnet", "ternary"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,7 @@ class Result:
     `module`: the share of samples in percent with the same top-1 in the trained module and in its int8 model.
     """
 
-    name: str
-    weights: str
+    case: Case
     float_top1: float
     before: tuple[float, float, float]
     after: tuple[float, float, float]
@@ -84,7 +96,7 @@ def outputs(graph: Graph, int8: Graph, data: Data) -> tuple[Array, Array, float]
     return np.concatenate(kept[0]), np.concatenate(kept[1]), sums.db
 
 
-def run(case: tuple[str, str, int | None]) -> Result:
+def run(case: Case) -> Result:
     """Train a model on the samples with an even index, and test it on the others."""
     import torch
 
@@ -92,14 +104,13 @@ def run(case: tuple[str, str, int | None]) -> Result:
     from rlx_edge.qat.settings import Settings
 
     torch.set_num_threads(1)
-    name, weights, epochs = case
-    graph = load(SHARED / "models" / f"{name}_float.tflite")
-    x, labels = samples_of(name)
+    graph = load(SHARED / "models" / f"{case.name}_float.tflite")
+    x, labels = samples_of(case.name)
     key = graph.inputs[0].name
     start = time.perf_counter()
-    recipe = replace(EFFORTS["balanced"], weights=WEIGHTS[weights])
+    recipe = replace(EFFORTS["balanced"], weights=WEIGHTS[case.weights])
     modules = []
-    job = Job(graph, Data({key: x[::2]}), recipe, Settings(epochs=epochs))
+    job = Job(graph, Data({key: x[::2]}), recipe, Settings(epochs=case.epochs, seed=case.seed))
     made = finetune(job, after_epoch=lambda training: modules.append(training.module))
     seconds = time.perf_counter() - start
     test, right = Data({key: x[1::2]}), labels[1::2]
@@ -114,20 +125,20 @@ def run(case: tuple[str, str, int | None]) -> Result:
     epochs = made.history[-1].epoch
     float_top1 = 100 * np.mean(exact.argmax(1) == right)
     before, after = (tuple(map(float, figures)) for figures in measured)
-    return Result(name, weights, float(float_top1), before, after, float(same), epochs, made.best.epoch, seconds)
+    return Result(case, float(float_top1), before, after, float(same), epochs, made.best.epoch, seconds)
 
 
 def table(results: list[Result]) -> str:
     """As Markdown."""
     lines = [
-        "| model | weights | float | before | after | module | epochs (kept) | seconds |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | weights | seed | float | before | after | module | epochs (kept) | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in results:
         cells = [" / ".join((f"{a:.1f}", f"{b:.1f}", f"{c:.1f}")) for a, b, c in (r.before, r.after)]
         lines.append(
-            f"| {r.name} | {r.weights} | {r.float_top1:.1f} | {cells[0]} | {cells[1]} | {r.module:.2f} "
-            f"| {r.epochs} ({r.best}) | {r.seconds:.0f} |"
+            f"| {r.case.name} | {r.case.weights} | {r.case.seed} | {r.float_top1:.1f} | {cells[0]} | {cells[1]} "
+            f"| {r.module:.2f} | {r.epochs} ({r.best}) | {r.seconds:.0f} |"
         )
     return "\n".join(lines)
 
@@ -142,11 +153,7 @@ def write_page(results: list[Result]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="write the figures here, too; or read them, where they are there")
     options = parser.parse_args()
-    if options.results is not None and options.results.exists():
-        write_page([Result(**result) for result in json.loads(options.results.read_text())])
-        return 0
     if not (SHARED / "models").is_dir() or not (SHARED / "data").is_dir():
         print("bench-qat needs ../shared/models and ../shared/data beside the repository", file=sys.stderr)
         return 2
@@ -155,9 +162,7 @@ def main() -> int:
         for result in pool.map(run, CASES):
             results.append(result)
             print(json.dumps(asdict(result)), flush=True)
-    results.sort(key=lambda result: (result.weights, result.name))
-    if options.results is not None:
-        options.results.write_text(json.dumps([asdict(result) for result in results]))
+    results.sort(key=lambda result: (result.case.weights, result.case.name, result.case.seed))
     if PAGE.exists():
         write_page(results)
     return 0
