@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rlx_edge.errors import DataError, UnsupportedError
-from rlx_edge.ir import Array, DType, Graph, Node, TensorType
+from rlx_edge.ir import Array, DType, Graph, Node
 from rlx_edge.ir.ops import (
     Activation,
     ArgMax,
@@ -69,8 +69,7 @@ from rlx_edge.reference import (
     reductions,
     unary,
 )
-
-OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
+from rlx_edge.reference.further import OpFunction, functions, functions_on_codes
 
 Evaluate = Callable[[Graph, Node, Sequence[Array]], Array]
 """A node's value from its operands' values."""
@@ -146,10 +145,14 @@ INT8: dict[type[Op], OpFunction] = {
 def evaluate(graph: Graph, node: Node, operands: Sequence[Array]) -> Array:
     """One node's value from its operands' values."""
     types = graph.operand_types(node)
-    table = INT8 if types[0].dtype == DType.I8 and types[0].quant is not None else FLOAT
-    function = table.get(type(node.op))
+    kind = type(node.op)
+    if types and types[0].dtype == DType.I8 and types[0].quant is not None:
+        function = INT8.get(kind) or functions_on_codes().get(kind)
+    else:
+        function = FLOAT.get(kind) or functions().get(kind)
     if function is None:
-        raise UnsupportedError(f"{node}: the reference has no {node.op.kind_name} on {types[0].dtype.value}")
+        on = f" on {types[0].dtype.value}" if types else ""
+        raise UnsupportedError(f"{node}: the reference has no {node.op.kind_name}{on}")
     return function(node.op, operands, types, node.type)
 
 
