@@ -9,7 +9,7 @@ from importlib import import_module
 from rlx_edge.ir import ops
 from rlx_edge.ir.ops.base import Op
 
-FURTHER: tuple[str, ...] = ()
+FURTHER: tuple[str, ...] = (*("pointwise", "modulation", "products", "ordering", "volumes"),)
 """Modules of rlx_edge.ir.ops with further kinds, each with a tuple KINDS, by family."""
 
 

@@ -74,15 +74,15 @@ def argmin(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array:
 
 def argsort(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array:
     assert isinstance(op, ArgSort)
-    return _order(x[0], op.axis, op.descending).astype(np.float32)
+    return order(x[0], op.axis, op.descending).astype(np.float32)
 
 
 def topk(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array:
     assert isinstance(op, TopK)
-    return _order(x[0], -1, descending=True)[..., : op.k].astype(np.float32)
+    return order(x[0], -1, descending=True)[..., : op.k].astype(np.float32)
 
 
-def _order(x: Array, axis: int, descending: bool) -> Array:
+def order(x: Array, axis: int, descending: bool) -> Array:
     """Stable. A descending order is an ascending one of the reversed axis, read from its end."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
