@@ -9,7 +9,10 @@ from importlib import import_module
 from rlx_edge.ir import ops
 from rlx_edge.ir.ops.base import Op
 
-FURTHER: tuple[str, ...] = (*("pointwise", "modulation", "products", "ordering", "volumes"),)
+FURTHER: tuple[str, ...] = (
+    *("pointwise", "modulation", "products", "ordering", "volumes"),
+    *("regions", "fused"),
+)
 """Modules of rlx_edge.ir.ops with further kinds, each with a tuple KINDS, by family."""
 
 

@@ -12,7 +12,10 @@ from rlx_edge.ir.ops import Op
 OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], Array]
 """A node's value from its op, its operands' values, their types and the output's type."""
 
-MODULES: tuple[str, ...] = (*("pointwise", "modulation", "products", "ordering", "volumes"),)
+MODULES: tuple[str, ...] = (
+    *("pointwise", "modulation", "products", "ordering", "volumes"),
+    *("regions", "fused"),
+)
 """Modules of rlx_edge.reference, by family: each with a dict FUNCTIONS, and perhaps ON_CODES of those of its kinds that
 move elements alone, on int8 that stands for real values too."""
 
