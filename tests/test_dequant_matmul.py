@@ -97,7 +97,7 @@ X, W, GRID = TensorType((2, 8), DType.F32), TensorType((8, 3), DType.I8), Tensor
         (SchemeKind.MXFP4X2, (X, W, GRID), "weights of the scheme Mxfp4x2(4) are not computed"),
         (SchemeKind.INT4_BLOCK, (X, W, GRID, GRID), "w must be i4 for Int4Block(4), not i8"),
         (SchemeKind.INT8_BLOCK, (X, W, GRID, X), "zero points [2, 8]; [2, 3] are needed"),
-        (SchemeKind.INT8_BLOCK, (X, W, GRID), "3 operands and blocks of 4; 4 are needed, and perhaps a bias"),
+        (SchemeKind.INT8_BLOCK, (X, W, GRID), "3 operands where 4 to 5 are needed"),
         (SchemeKind.INT8_BLOCK, (X, W, GRID, GRID, GRID), "bias must be [3], not [2, 3]"),
         (SchemeKind.INT8_BLOCK, (GRID, W, GRID, GRID), "x [2, 3] and w [8, 3] are not [M, K] and [K, N]"),
         (SchemeKind.INT8_BLOCK, (W, W, GRID, GRID), "are not [M, K] and [K, N]"),

@@ -12,6 +12,10 @@ from rlx_edge.ir.ops.base import Op
 FURTHER: tuple[str, ...] = (
     *("pointwise", "modulation", "products", "ordering", "volumes"),
     *("regions", "fused"),
+    *("beyond.random", "beyond.solve", "beyond.complex_numbers", "beyond.losses"),
+    *("beyond.gradients", "beyond.norm_gradients", "beyond.modulation_gradients"),
+    *("beyond.window_gradients", "beyond.learned_gradients"),
+    *("beyond.experts", "beyond.scaled", "beyond.spd", "beyond.splats"),
 )
 """Modules of rlx_edge.ir.ops with further kinds, each with a tuple KINDS, by family."""
 

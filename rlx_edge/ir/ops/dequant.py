@@ -13,7 +13,8 @@ from rlx_edge.ir.tensor import Shape, TensorType
 
 
 class SchemeKind(Enum):
-    """How weights are stored. The last three are declared only: K-quants of GGUF, and the two of 4-bit floats."""
+    """How weights are stored. Declared only are 4-bit floats (two ways), K-quants of GGUF, whose scales lie among the
+    codes, and the affine groups of MLX; that last one's name is ours."""
 
     INT8_BLOCK = "Int8Block"
     INT8_BLOCK_ASYM = "Int8BlockAsym"
@@ -21,6 +22,7 @@ class SchemeKind(Enum):
     NVFP4_BLOCK = "Nvfp4Block"
     MXFP4X2 = "Mxfp4x2"
     GGUF = "Gguf"
+    MLX_AFFINE = "MlxAffine"
 
 
 STORED = {SchemeKind.INT8_BLOCK: DType.I8, SchemeKind.INT8_BLOCK_ASYM: DType.I8, SchemeKind.INT4_BLOCK: DType.I4}
@@ -49,22 +51,23 @@ class DequantMatMul(Op):
     result. reference/dequant.py names the order of the sums, which every implementation keeps.
     """
 
-    operand_count: ClassVar[Arity] = Arity(2, 5)
+    text: ClassVar[str] = "dequant_matmul({scheme})"
     scheme: QuantScheme
     clamp: tuple[float, float] | None = None
 
-    def display(self) -> str:
-        return f"dequant_matmul({self.scheme})"
+    @property
+    def arity(self) -> Arity:
+        count = OPERANDS.get(self.scheme.kind, 4)
+        return Arity(count, count + (self.scheme.kind in STORED))
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         kind, block = self.scheme.kind, self.scheme.block_size
-        wanted = OPERANDS.get(kind, 4)
         if kind not in STORED:
             computed = ", ".join(known.value for known in STORED)
             raise ShapeError(f"weights of the scheme {self.scheme} are not computed; {computed} are")
-        if len(operands) not in (wanted, wanted + 1) or block < 1:
-            raise ShapeError(f"{len(operands)} operands and blocks of {block}; {wanted} are needed, and perhaps a bias")
-        x, w, scale, zero = operands[:4]
+        if block < 1:
+            raise ShapeError(f"blocks of {block} values")
+        x, w, scale, zero, *bias = operands
         if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[0]:
             raise ShapeError(f"x {list(x.shape)} and w {list(w.shape)} are not [M, K] and [K, N]")
         if w.dtype is not STORED[kind]:
@@ -72,9 +75,9 @@ class DequantMatMul(Op):
         grid = (-(-w.shape[0] // block), w.shape[1])
         if scale.shape != grid or zero.shape != grid:
             raise ShapeError(f"scales {list(scale.shape)} and zero points {list(zero.shape)}; {list(grid)} are needed")
-        if len(operands) > wanted and operands[4].shape != grid[1:]:
-            raise ShapeError(f"bias must be [{grid[1]}], not {list(operands[4].shape)}")
-        if any(operand.dtype is not DType.F32 for operand in (x, *operands[2:])):
+        if bias and bias[0].shape != grid[1:]:
+            raise ShapeError(f"bias must be [{grid[1]}], not {list(bias[0].shape)}")
+        if any(operand.dtype is not DType.F32 for operand in (x, scale, zero, *bias)):
             raise ShapeError("x, scales, zero points and bias must be f32")
         return (x.shape[0], w.shape[1]), DType.F32
 
