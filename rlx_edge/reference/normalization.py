@@ -38,7 +38,8 @@ def rms_norm(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array
     wide = x[0].astype(np.float64)
     with np.errstate(all="ignore"):
         normal = wide / np.sqrt((wide**2).mean(axis=op.axis, keepdims=True) + op.eps)
-    return np.asarray(_along(x[1], op.axis, x[0].ndim) * normal).astype(np.float32)
+    gamma, *beta = (_along(factor, op.axis, x[0].ndim) for factor in x[1:])
+    return np.asarray(sum(beta, start=gamma * normal)).astype(np.float32)
 
 
 def group_norm(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array:

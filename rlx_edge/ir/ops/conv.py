@@ -96,15 +96,13 @@ class Conv(Op):
     """Float 2-D convolution, without bias (add one with Binary Add). Layouts and padding as in QConv2d."""
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "conv2d({kernel_size:?})"
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
     layout: Layout = Layout.NCHW
-
-    def display(self) -> str:
-        return f"conv2d({list(self.kernel_size)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return conv_infer(self, *operands), operands[0].dtype
@@ -122,6 +120,7 @@ class ConvTranspose2d(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "conv_transpose2d({kernel_size:?})"
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -129,9 +128,6 @@ class ConvTranspose2d(Op):
     output_padding: tuple[int, ...]
     groups: int
     layout: Layout = Layout.NCHW
-
-    def display(self) -> str:
-        return f"conv_transpose2d({list(self.kernel_size)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, w = operands
@@ -173,13 +169,11 @@ class Conv3d(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "conv3d(stride={stride:?})"
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-
-    def display(self) -> str:
-        return f"conv3d(stride={list(self.stride)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, w = operands
@@ -208,6 +202,7 @@ class Conv3d(Op):
 class Pool(Op):
     """Mean or maximum over windows. Padding never wins a maximum; it counts in a mean only with `count_include_pad`."""
 
+    text: ClassVar[str] = "pool_{kind:?}({kernel_size:?})"
     kind: ReduceOp
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -216,9 +211,6 @@ class Pool(Op):
     count_include_pad: bool = False
     requant: Requant = Requant.RLX
     clamp: tuple[int, int] | None = None
-
-    def display(self) -> str:
-        return f"pool_{self.kind.value}({list(self.kernel_size)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         n, h, w, c = image_dims(operands[0].shape, self.layout)

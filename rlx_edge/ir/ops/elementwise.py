@@ -99,13 +99,11 @@ class Activation(Op):
     `alpha` is the slope of LeakyRelu below 0 (ours); no other function takes it.
     """
 
+    text: ClassVar[str] = "{fn:?}"
     fn: ActivationFn
     alpha: float | None = None
     requant: Requant = Requant.RLX
     frozen: FrozenTable | None = None
-
-    def display(self) -> str:
-        return self.fn.value
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x = operands[0]
@@ -125,13 +123,11 @@ class Binary(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "{fn:?}"
     fn: BinaryOp
     requant: Requant = Requant.RLX
     clamp: tuple[int, int] | None = None
     frozen: FrozenAdd | FrozenScale | None = None
-
-    def display(self) -> str:
-        return self.fn.value
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         a, b = operands
@@ -150,11 +146,9 @@ class Binary(Op):
 class Clamp(Op):
     """min(max(x, min), max), in real values also where the tensor is quantized."""
 
+    text: ClassVar[str] = "clamp({min},{max})"
     min: float
     max: float
-
-    def display(self) -> str:
-        return f"clamp({self.min:g},{self.max:g})"
 
 
 @dataclass(frozen=True)
@@ -164,10 +158,8 @@ class Cast(Op):
     A value that the integer type does not hold wraps as C's conversion through int64 does.
     """
 
+    text: ClassVar[str] = "cast({to})"
     to: DType
-
-    def display(self) -> str:
-        return f"cast({self.to.value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return operands[0].shape, self.to
@@ -178,10 +170,8 @@ class Compare(Op):
     """A comparison of two tensors of one dtype, broadcast; the result is bool."""
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "{fn:?}"
     fn: CmpOp
-
-    def display(self) -> str:
-        return self.fn.value
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         a, b = operands

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.ops.base import Arity, Op, ShapeError, exact, normalize_axis
+from rlx_edge.ir.ops.rust_text import debug
 from rlx_edge.ir.tensor import Shape, TensorType
 
 BITS = range(2, 9)
@@ -40,9 +41,6 @@ class SteKind(Enum):
 class PerBatch:
     """The scale is max|x| / m of the values at hand."""
 
-    def __str__(self) -> str:
-        return "PerBatch"
-
 
 @dataclass(frozen=True)
 class EMA:
@@ -50,16 +48,10 @@ class EMA:
 
     decay: float
 
-    def __str__(self) -> str:
-        return f"EMA {{ decay: {self.decay} }}"
-
 
 @dataclass(frozen=True)
 class Fixed:
     """A second operand holds the scale, which stays as it is."""
-
-    def __str__(self) -> str:
-        return "Fixed"
 
 
 ScaleMode = PerBatch | EMA | Fixed
@@ -84,7 +76,7 @@ class FakeQuantize(Op):
         return exact(1 if isinstance(self.scale_mode, PerBatch) else 2)
 
     def display(self) -> str:
-        return f"fake_quant(bits={self.bits}{_axis_text(self)},ste={self.ste.value},scale={self.scale_mode})"
+        return f"fake_quant(bits={self.bits}{_axis_text(self)},ste={self.ste.value},scale={debug(self.scale_mode)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _checked(self, operands[0], operands[1:])
@@ -95,12 +87,10 @@ class FakeQuantizeBackward(Op):
     """The gradient of FakeQuantize: operands x and dy. The scale is that of x itself, as with PerBatch."""
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "fake_quant_backward(bits={bits},ste={ste:?})"
     bits: int
     axis: int | None
     ste: SteKind
-
-    def display(self) -> str:
-        return f"fake_quant_backward(bits={self.bits},ste={self.ste.value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         _same_as_x(*operands)
@@ -130,11 +120,9 @@ class FakeQuantizeLSQBackwardX(Op):
     """The gradient of FakeQuantizeLSQ for x: dy where |x / s| <= m, else 0. Operands x, scale, dy."""
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "fake_quant_lsq_bwd_x(bits={bits})"
     bits: int
     axis: int | None
-
-    def display(self) -> str:
-        return f"fake_quant_lsq_bwd_x(bits={self.bits})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         _same_as_x(operands[0], operands[2])
@@ -149,11 +137,9 @@ class FakeQuantizeLSQBackwardScale(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "fake_quant_lsq_bwd_s(bits={bits})"
     bits: int
     axis: int | None
-
-    def display(self) -> str:
-        return f"fake_quant_lsq_bwd_s(bits={self.bits})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         _same_as_x(operands[0], operands[2])

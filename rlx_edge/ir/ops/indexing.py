@@ -32,10 +32,8 @@ class Gather(Op):
     """Operands data, indices: the axis of data is replaced by the axes of indices, data[.., indices[..], ..]."""
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "gather(axis={axis})"
     axis: int
-
-    def display(self) -> str:
-        return f"gather(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         data, indices = operands
@@ -49,10 +47,8 @@ class GatherElements(Op):
     """Operands data, indices of one rank: data at each index's own place, but for the axis, which the index tells."""
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "gather_elements(axis={axis})"
     axis: int
-
-    def display(self) -> str:
-        return f"gather_elements(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         data, indices = operands
@@ -69,10 +65,8 @@ class GatherNd(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(2)
+    text: ClassVar[str] = "gather_nd(batch_dims={batch_dims})"
     batch_dims: int = 0
-
-    def display(self) -> str:
-        return f"gather_nd(batch_dims={self.batch_dims})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         data, indices = operands
@@ -91,11 +85,9 @@ class ScatterElements(Op):
     """Operands data, indices, updates of one rank: data with each update put at its own place, but for the axis."""
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "scatter_elements(axis={axis},{reduction:?})"
     axis: int
     reduction: ScatterNdReduction = ScatterNdReduction.NONE
-
-    def display(self) -> str:
-        return f"scatter_elements(axis={self.axis},{self.reduction.value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         data, indices, updates = operands
@@ -110,10 +102,8 @@ class ScatterNd(Op):
     """Operands data, indices [.., k], updates: data with each update put at the place that a row of indices names."""
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "scatter_nd({reduction:?})"
     reduction: ScatterNdReduction = ScatterNdReduction.NONE
-
-    def display(self) -> str:
-        return f"scatter_nd({self.reduction.value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         data, indices, updates = operands

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlx_edge.ir.ops.base import Leaf
 
@@ -11,20 +12,16 @@ from rlx_edge.ir.ops.base import Leaf
 class Input(Leaf):
     """A model input."""
 
+    text: ClassVar[str] = 'input("{name}")'
     name: str
-
-    def display(self) -> str:
-        return f'input("{self.name}")'
 
 
 @dataclass(frozen=True)
 class Param(Leaf):
     """A weight or bias; its values are in the graph's `params` under this name."""
 
+    text: ClassVar[str] = 'param("{name}")'
     name: str
-
-    def display(self) -> str:
-        return f'param("{self.name}")'
 
 
 @dataclass(frozen=True)

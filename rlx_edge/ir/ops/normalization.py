@@ -19,11 +19,9 @@ class LayerNorm(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "layer_norm(eps={eps})"
     axis: int
     eps: float
-
-    def display(self) -> str:
-        return f"layer_norm(axis={self.axis},eps={self.eps:g})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, *factors = operands
@@ -33,18 +31,19 @@ class LayerNorm(Op):
 
 @dataclass(frozen=True)
 class RmsNorm(Op):
-    """Operands x, gamma: gamma * x / sqrt(mean of x^2 + eps) over one axis of x, mostly the last."""
+    """Operands x, gamma, beta: gamma * x / sqrt(mean of x^2 + eps) + beta over one axis of x, mostly the last.
 
-    operand_count: ClassVar[Arity] = exact(2)
+    Ours: beta may be left out.
+    """
+
+    operand_count: ClassVar[Arity] = Arity(2, 3)
+    text: ClassVar[str] = "rms_norm(eps={eps})"
     axis: int
     eps: float
 
-    def display(self) -> str:
-        return f"rms_norm(axis={self.axis},eps={self.eps:g})"
-
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
-        x, gamma = operands
-        _check_factors(x.shape[normalize_axis(self.axis, len(x.shape))], gamma)
+        x, *factors = operands
+        _check_factors(x.shape[normalize_axis(self.axis, len(x.shape))], *factors)
         return x.shape, x.dtype
 
 
@@ -53,11 +52,9 @@ class GroupNorm(Op):
     """Operands x [N, C, ..], gamma [C], beta [C]: each group of C / num_groups channels of a sample normalized."""
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "group_norm(groups={num_groups},eps={eps})"
     num_groups: int
     eps: float
-
-    def display(self) -> str:
-        return f"group_norm(groups={self.num_groups},eps={self.eps:g})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, *factors = operands

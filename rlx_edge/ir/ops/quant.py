@@ -10,6 +10,7 @@ from rlx_edge.ir.dtype import WEIGHTS, DType
 from rlx_edge.ir.frozen import FrozenScale, FrozenTable, Requant
 from rlx_edge.ir.ops.base import Arity, Layout, Op, ShapeError, exact
 from rlx_edge.ir.ops.conv import conv_infer, conv_macs
+from rlx_edge.ir.ops.rust_text import display
 from rlx_edge.ir.tensor import QuantParams, Shape, TensorType
 
 
@@ -62,7 +63,7 @@ class Dequantize(Op):
 
 
 def _quantize_text(verb: str, axis: int | None, scales: tuple[float, ...]) -> str:
-    return f"{verb}(s={scales[0]:g})" if axis is None else f"{verb}(axis={axis},nch={len(scales)})"
+    return f"{verb}(s={display(scales[0])})" if axis is None else f"{verb}(axis={axis},nch={len(scales)})"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class QMatMul(Op):
     frozen: FrozenScale | None = None
 
     def display(self) -> str:
-        return f"q_matmul(x_zp={self.x_zp},w_zp={self.w_zp},out_zp={self.out_zp})"
+        mult = f"mult={display(self.mult[0])}" if len(self.mult) == 1 else f"nch={len(self.mult)}"
+        return f"q_matmul(x_zp={self.x_zp},w_zp={self.w_zp},out_zp={self.out_zp},{mult})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, w, bias = operands
@@ -105,6 +107,7 @@ class QConv2d(Op):
     """
 
     operand_count: ClassVar[Arity] = exact(3)
+    text: ClassVar[str] = "q_conv2d({kernel_size:?})"
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -118,9 +121,6 @@ class QConv2d(Op):
     requant: Requant = Requant.RLX
     clamp: tuple[int, int] | None = None
     frozen: FrozenScale | None = None
-
-    def display(self) -> str:
-        return f"q_conv2d({list(self.kernel_size)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         x, w, bias = operands

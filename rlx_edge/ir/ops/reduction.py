@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.frozen import FrozenExp, FrozenScale, FrozenSoftmax, Requant
@@ -26,14 +27,12 @@ class ReduceOp(Enum):
 class Reduce(Op):
     """Reduce along `axes`."""
 
+    text: ClassVar[str] = "reduce_{op:?}({axes:?})"
     op: ReduceOp
     axes: tuple[int, ...]
     keep_dim: bool
     requant: Requant = Requant.RLX
     frozen: FrozenScale | None = None
-
-    def display(self) -> str:
-        return f"reduce_{self.op.value}({list(self.axes)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
@@ -51,13 +50,11 @@ class Softmax(Op):
     On int8 the output's scale is 1/256 and its zero point -128; under the rule `onnx`, any.
     """
 
+    text: ClassVar[str] = "softmax(axis={axis})"
     axis: int
     beta: float = 1.0
     requant: Requant = Requant.RLX
     frozen: FrozenSoftmax | FrozenExp | None = None
-
-    def display(self) -> str:
-        return f"softmax(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         normalize_axis(self.axis, len(operands[0].shape))
@@ -72,7 +69,7 @@ class Cumsum(Op):
     exclusive: bool
 
     def display(self) -> str:
-        return f"cumsum(axis={self.axis}{',exclusive' if self.exclusive else ''})"
+        return f"cumsum(axis={self.axis}{',excl' if self.exclusive else ''})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _same_with_axis(self.axis, operands[0])
@@ -86,7 +83,7 @@ class CumProd(Op):
     exclusive: bool
 
     def display(self) -> str:
-        return f"cumprod(axis={self.axis}{',exclusive' if self.exclusive else ''})"
+        return f"cumprod(axis={self.axis}{',excl' if self.exclusive else ''})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _same_with_axis(self.axis, operands[0])
@@ -100,11 +97,9 @@ INDEX_LIMIT = 1 << 24
 class ArgMax(Op):
     """Index of the largest element along an axis, of the first one among equals; float32, as in the vocabulary."""
 
+    text: ClassVar[str] = "argmax(axis={axis},keep={keep_dim})"
     axis: int
     keep_dim: bool
-
-    def display(self) -> str:
-        return f"argmax(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _index_shape(self.axis, self.keep_dim, operands[0]), DType.F32
@@ -114,11 +109,9 @@ class ArgMax(Op):
 class ArgMin(Op):
     """Index of the smallest element along an axis; see ArgMax."""
 
+    text: ClassVar[str] = "argmin(axis={axis},keep={keep_dim})"
     axis: int
     keep_dim: bool
-
-    def display(self) -> str:
-        return f"argmin(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _index_shape(self.axis, self.keep_dim, operands[0]), DType.F32
@@ -128,10 +121,8 @@ class ArgMin(Op):
 class TopK(Op):
     """Indices (float32) of the k largest elements along the last axis, largest first; among equals, smaller indices."""
 
+    text: ClassVar[str] = "topk(k={k})"
     k: int
-
-    def display(self) -> str:
-        return f"topk({self.k})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
@@ -145,11 +136,9 @@ class TopK(Op):
 class ArgSort(Op):
     """Indices (float32) that sort along an axis; equal elements keep their order."""
 
+    text: ClassVar[str] = "argsort(axis={axis},desc={descending})"
     axis: int
     descending: bool
-
-    def display(self) -> str:
-        return f"argsort(axis={self.axis}{',descending' if self.descending else ''})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         _index_shape(self.axis, True, operands[0])

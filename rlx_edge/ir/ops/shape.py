@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.ops.base import Arity, Op, ShapeError, at_least, broadcast_shapes, normalize_axis
+from rlx_edge.ir.ops.rust_text import debug
 from rlx_edge.ir.tensor import Shape, TensorType
 
 
@@ -29,10 +30,8 @@ class PadMode(Enum):
 class Reshape(Op):
     """The same elements in another shape; one entry may be -1."""
 
+    text: ClassVar[str] = "reshape({new_shape:?})"
     new_shape: tuple[int, ...]
-
-    def display(self) -> str:
-        return f"reshape({list(self.new_shape)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         elements = operands[0].elements
@@ -50,10 +49,8 @@ class Reshape(Op):
 class Transpose(Op):
     """Output axis i is input axis perm[i]."""
 
+    text: ClassVar[str] = "transpose({perm:?})"
     perm: tuple[int, ...]
-
-    def display(self) -> str:
-        return f"transpose({list(self.perm)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
@@ -71,8 +68,8 @@ class Pad(Op):
     value: float = 0.0
 
     def display(self) -> str:
-        value = f"({self.value:g})" if self.mode is PadMode.CONSTANT else ""
-        return f"pad({[list(p) for p in self.pads]},{self.mode.value}{value})"
+        value = f"({debug(self.value)})" if self.mode is PadMode.CONSTANT else ""
+        return f"pad({debug(self.pads)},{self.mode.value}{value})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
@@ -91,10 +88,8 @@ class Concat(Op):
     """Join tensors along an axis. On int8, all operands and the output have equal parameters."""
 
     operand_count: ClassVar[Arity] = at_least(1)
+    text: ClassVar[str] = "concat(axis={axis})"
     axis: int
-
-    def display(self) -> str:
-        return f"concat(axis={self.axis})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         first = operands[0].shape
@@ -114,12 +109,10 @@ def _without(shape: Shape, axis: int) -> tuple[int, Shape]:
 class Narrow(Op):
     """Elements start to start + len - 1 along an axis."""
 
+    text: ClassVar[str] = "narrow({axis},{start},{len})"
     axis: int
     start: int
     len: int
-
-    def display(self) -> str:
-        return f"narrow(axis={self.axis},start={self.start},len={self.len})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _picked(operands[0].shape, self.axis, self.start, self.len, 1), operands[0].dtype
@@ -129,13 +122,11 @@ class Narrow(Op):
 class Slice(Op):
     """Element j along the axis is element start + j * step of the operand, for j below len; step may be negative."""
 
+    text: ClassVar[str] = "slice({axis},{start},{len},step={step})"
     axis: int
     start: int
     len: int
     step: int
-
-    def display(self) -> str:
-        return f"slice(axis={self.axis},start={self.start},len={self.len},step={self.step})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         return _picked(operands[0].shape, self.axis, self.start, self.len, self.step), operands[0].dtype
@@ -155,9 +146,6 @@ class Expand(Op):
 
     target_shape: tuple[int, ...]
 
-    def display(self) -> str:
-        return f"expand({list(self.target_shape)})"
-
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         if broadcast_shapes(operands[0].shape, self.target_shape) != self.target_shape:
             raise ShapeError(f"{list(operands[0].shape)} does not expand to {list(self.target_shape)}")
@@ -168,10 +156,8 @@ class Expand(Op):
 class Tile(Op):
     """The tensor repeated reps[i] times along axis i."""
 
+    text: ClassVar[str] = "tile({reps:?})"
     reps: tuple[int, ...]
-
-    def display(self) -> str:
-        return f"tile({list(self.reps)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
@@ -184,10 +170,8 @@ class Tile(Op):
 class Reverse(Op):
     """The order of elements turned around along each of `axes`."""
 
+    text: ClassVar[str] = "reverse({axes:?})"
     axes: tuple[int, ...]
-
-    def display(self) -> str:
-        return f"reverse({list(self.axes)})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         for axis in self.axes:
@@ -199,11 +183,9 @@ class Reverse(Op):
 class Trilu(Op):
     """The upper or lower triangle of the last two axes, from the given diagonal on (0: the main one); the rest is 0."""
 
+    text: ClassVar[str] = "trilu(upper={upper},diag={diagonal})"
     upper: bool
     diagonal: int
-
-    def display(self) -> str:
-        return f"trilu({'upper' if self.upper else 'lower'},{self.diagonal})"
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         if len(operands[0].shape) < 2:
