@@ -156,7 +156,8 @@ def _rms_norm(op: Op, x: Sequence[Wide]) -> Wide:
     along = [1] * x[0].value.ndim
     along[op.axis] = -1
     factor = x[1].value.reshape(along) / np.sqrt(np.mean(x[0].value ** 2, axis=op.axis, keepdims=True) + op.eps)
-    return Wide(x[0].value * factor, x[0].magnitude * np.abs(factor))
+    beta = sum((each.value.reshape(along) for each in x[2:]), start=np.zeros(()))
+    return Wide(x[0].value * factor + beta, x[0].magnitude * np.abs(factor) + np.abs(beta))
 
 
 def _pad(op: Op, x: Sequence[Wide]) -> Wide:

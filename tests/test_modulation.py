@@ -11,6 +11,7 @@ from onnx import helper
 from onnx_models import make_model, run_oracle
 
 from rlx_edge.ir import Array
+from rlx_edge.ir.ops import RmsNorm
 from rlx_edge.ir.ops.modulation import AdaLayerNorm, AdaNormKind, BatchNormInference, LayerNorm2d
 
 EPS = 1e-3
@@ -48,6 +49,15 @@ def test_layer_norm_across_channels(seed: int) -> None:
     expected = oracle([("LayerNormalization", "x g b", "y", {"epsilon": EPS})], x=last, g=gamma, b=beta)
     found = compute(LayerNorm2d(EPS), x, gamma, beta)
     np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("with_beta", [False, True])
+def test_rms_norm_with_and_without_beta(with_beta: bool) -> None:
+    x, gamma, beta = random(1, 2, 3, 6), random(2, 6), random(3, 6)
+    nodes: list[tuple[str, str, str, dict[str, object]]] = [("RMSNormalization", "x g", "n", {"epsilon": EPS})]
+    given = {"x": x, "g": gamma, **({"b": beta} if with_beta else {})}
+    expected = oracle([*nodes, *([("Add", "n b", "y", {})] if with_beta else [])], **given)
+    np.testing.assert_allclose(compute(RmsNorm(-1, EPS), *given.values()), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,37 @@ FURTHER: tuple[str, ...] = (
 )
 """Modules of rlx_edge.ir.ops with further kinds, each with a tuple KINDS, by family."""
 
+_REQUANT = "the rule of rounding when int8 results are requantized"
+_FROZEN = "the integers that a target computes with, once passes have settled them"
+_LAYOUT = "NHWC, which devices compute in, beside the vocabulary's NCHW"
+_CLAMP = "bounds of the result: an activation that was fused"
+_FROZEN_KINDS = ("Activation", "Binary", "QConv2d", "QMatMul", "Quantize", "Reduce", "Softmax")
+_WINDOW = "the width of MaskKind.SlidingWindow"
+
+OURS: Mapping[str, str] = {
+    "ActivationFn.LeakyRelu": "ONNX and TFLite have it",
+    "ActivationFn.Table": "any function on int8, by its 256 values",
+    "Activation.alpha": "the slope of LeakyRelu",
+    "Pad.value": "what PadMode.Constant holds",
+    "AttentionBackward.window": _WINDOW,
+    "AttentionBackwardAll.window": _WINDOW,
+    "Softmax.beta": "TFLite has it",
+    "Pool.count_include_pad": "ONNX has it",
+    "RmsNorm()": "beta may be left out",
+    "DequantMatMul()": "a bias may follow",
+    **dict.fromkeys(("Conv.layout", "ConvTranspose2d.layout", "Pool.layout", "QConv2d.layout"), _LAYOUT),
+    **{f"{kind}.clamp": _CLAMP for kind in ("Binary", "DequantMatMul", "Pool", "QConv2d", "QMatMul", "Quantize")},
+    **{f"{kind}.requant": _REQUANT for kind in (*_FROZEN_KINDS, "Pool")},
+    **{f"{kind}.frozen": _FROZEN for kind in _FROZEN_KINDS},
+}
+"""What the kinds have that the vocabulary's do not, and what for: attributes, members, and `Kind()` its operands."""
+
+DIFFERENT: Mapping[str, str] = {
+    "QMatMul.mult": "one number, or one for each column",
+    "QConv2d.mult": "one number, or one for each output channel",
+}
+"""Attributes of another type than the vocabulary's."""
+
 
 @cache
 def all_kinds() -> Mapping[str, type[Op]]:
