@@ -33,14 +33,17 @@ def singles(seed: int, size: int = 40) -> Array:
 
 def rounded(exact: Fraction) -> np.float32:
     """The nearest float32, of two equally near the one with an even last bit; of a number that is not too large."""
-    near = np.float32(float(exact))
-    candidates = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
-    return min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.int32)) & 1))
+    with np.errstate(over="ignore"):
+        near = np.float32(float(exact))
+        candidates = [near, *(np.nextafter(near, np.float32(side)) for side in (-np.inf, np.inf))]
+    finite = filter(np.isfinite, candidates)
+    return min(finite, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.int32)) & 1))
 
 
 @given(st.lists(st.tuples(SINGLES, SINGLES, SINGLES), min_size=1, max_size=20))
 @example([(1.0 + 2.0**-23, 1.0 + 2.0**-23, -1.0)])  # the product alone does not fit
 @example([(1.0 + 2.0**-12, 1.0 + 2.0**-12, 2.0**-60), (1.0 + 2.0**-12, 1.0 + 2.0**-12, -(2.0**-60))])  # a tie, and not
+@example([(0.0, 0.0, 2.0**128 - 2.0**104), (2.0**127, 2.0, -(2.0**103)), (2.0**127, 2.0, -(2.0**104))])
 @example([(2.0**-149, 0.5, 2.0**-149), (2.0**-149, 2.0**-149, 2.0**-149), (2.0**127, 2.0, -(2.0**127))])
 def test_fma_rounds_once(triples: list[tuple[float, float, float]]) -> None:
     a, b, c = (np.array(values, np.float32) for values in zip(*triples, strict=True))
