@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from one_op import compute
 
+from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, GraphBuilder, Shape, TensorType
 from rlx_edge.ir.ops import Activation, ActivationFn, Binary, BinaryOp, Op, ShapeError
 from rlx_edge.ir.ops.fused import (
@@ -96,6 +99,11 @@ CASES: list[tuple[Op, str, list[Shape], Shape]] = [
     (FusedResidualRmsNorm(True, 1e-5), "fused_residual_bias_rms(eps=0.00001)", [(2, 3)] * 2 + [(3,)] * 3, (2, 3)),
 ]
 
+WIDE = {StopGradient, GatedResidual, BatchNormInference, LayerNorm2d, AdaLayerNorm, DotGeneral, LoraMatMul} | {
+    *(PartitionedConv, Roll, Sort, CumMax, ResizeNearest2x, Interpolate3d, Im2Col, ConvTranspose3d)
+}
+"""Kinds that the reference computes in every floating-point dtype."""
+
 
 @pytest.mark.parametrize(("op", "text", "shapes", "expected"), CASES, ids=[case[1] for case in CASES])
 def test_shapes_and_text(op: Op, text: str, shapes: list[Shape], expected: Shape) -> None:
@@ -103,6 +111,24 @@ def test_shapes_and_text(op: Op, text: str, shapes: list[Shape], expected: Shape
     assert op.arity.accepts(len(shapes)) and not op.arity.accepts(len(shapes) + 1)
     assert op.infer([TensorType(shape, F32) for shape in shapes]) == (expected, F32)
     assert find_kind(op.kind_name) is type(op)
+
+
+OTHER_FLOATS = [(op, shapes) for op, _, shapes, _ in CASES if type(op) in WIDE]
+
+
+@pytest.mark.parametrize(("op", "shapes"), OTHER_FLOATS, ids=[op.kind_name for op, _ in OTHER_FLOATS])
+def test_other_floats_are_computed_too(op: Op, shapes: list[Shape]) -> None:
+    """To the digits that they have; one_op checks that the dtype stays."""
+    random = np.random.default_rng(0)
+    values = [np.abs(random.normal(size=shape)).astype(np.float16) for shape in shapes]
+    single = compute(op, *(value.astype(np.float32) for value in values))
+    np.testing.assert_allclose(compute(op, *values), single.astype(np.float16), rtol=1e-3)
+    np.testing.assert_allclose(compute(op, *(value.astype(np.float64) for value in values)), single, rtol=1e-6)
+
+
+def test_fma_of_float64_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="no Fma on f64"):
+        compute(Fma(), *np.ones((3, 2)))
 
 
 def test_a_cast_decides_the_dtype() -> None:
