@@ -116,9 +116,7 @@ def test_residual_and_norm(fused: Callable[[bool, float], Op], has_bias: bool) -
         total = net(ADD, terms[0], terms[1])
         if has_bias:
             total = net(ADD, total, terms[2])
-        if fused is FusedResidualLN:
-            return net(LayerNorm(-1, 1e-5), total, gamma, beta)
-        return net(ADD, net(RmsNorm(-1, 1e-5), total, gamma), beta)
+        return net((LayerNorm if fused is FusedResidualLN else RmsNorm)(-1, 1e-5), total, gamma, beta)
 
     x = random(2, *[(2, 3, 5)] * 2, *[(5,)] * (2 + has_bias))
     np.testing.assert_array_equal(compute(fused(has_bias, 1e-5), *x), unfused(graph, x))

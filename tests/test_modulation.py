@@ -1,4 +1,4 @@
-"""Normalizations that no importer makes, against onnxruntime's own."""
+"""Normalizations, as no importer makes them, against onnxruntime's own."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def test_batch_norm(seed: int) -> None:
     expected = oracle([node], x=first, g=gamma, b=beta, m=mean, v=variance)
     found = compute(BatchNormInference(EPS), x, gamma, beta, mean, variance)
     np.testing.assert_allclose(found, np.moveaxis(expected, 1, -1), rtol=2e-5, atol=2e-5)
+
+
+@FEW
+@given(st.integers(0, 1 << 20))
+def test_rms_norm_with_an_offset(seed: int) -> None:
+    x, (gamma, beta) = random(seed, 2, 3, 5), random(seed + 1, 2, 5)
+    nodes = [("RMSNormalization", "x g", "n", {"epsilon": EPS}), ("Add", "n b", "y", {})]
+    expected = oracle(nodes, x=x, g=gamma, b=beta)
+    np.testing.assert_allclose(compute(RmsNorm(-1, EPS), x, gamma, beta), expected, rtol=1e-5, atol=1e-5)
 
 
 @FEW

@@ -65,7 +65,7 @@ def residual_layer_norm(op: Op, x: Sequence[Array], types: Types, out: TensorTyp
 
 def residual_rms_norm(op: Op, x: Sequence[Array], types: Types, out: TensorType) -> Array:
     assert isinstance(op, FusedResidualRmsNorm)
-    return apply(ADD, apply(RmsNorm(-1, op.eps), _sum(x[:-2]), x[-2]), x[-1])
+    return apply(RmsNorm(-1, op.eps), _sum(x[:-2]), *x[-2:])
 
 
 def activated(x: Array, fn: ActivationFn | None) -> Array:

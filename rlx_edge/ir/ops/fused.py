@@ -129,10 +129,7 @@ class FusedResidualLN(Op):
 
 @dataclass(frozen=True)
 class FusedResidualRmsNorm(Op):
-    """Operands x, residual, perhaps bias, gamma, beta, these [D]: RmsNorm(x + residual + bias) over the last axis.
-
-    beta is added to what the norm gives.
-    """
+    """Operands x, residual, perhaps bias, gamma, beta, these [D]: RmsNorm(x + residual + bias) over the last axis."""
 
     has_bias: bool
     eps: float
