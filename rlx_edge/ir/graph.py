@@ -82,6 +82,11 @@ class Graph:
     def macs(self, node: Node) -> int:
         return node.op.macs(self.operand_types(node), node.type)
 
+    @property
+    def total_macs(self) -> int:
+        """Multiply-accumulates of all nodes."""
+        return sum(map(self.macs, self.nodes))
+
     def with_metadata(self, **entries: str) -> Graph:
         return replace(self, metadata={**self.metadata, **entries})
 

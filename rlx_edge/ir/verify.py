@@ -13,7 +13,6 @@ from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
     Constant,
-    Declared,
     Dequantize,
     Input,
     Leaf,
@@ -99,17 +98,10 @@ def _range_problems(values: Array, dtype: DType) -> Iterator[str]:
 
 
 def _type_problems(graph: Graph, node: Node) -> Iterator[str]:
-    operands = graph.operand_types(node)
     try:
-        if isinstance(node.op, Declared):
-            node.op.check(operands, node.type)
-            return
-        shape, dtype = node.op.infer(operands)
+        node.op.check(graph.operand_types(node), node.type)
     except ShapeError as error:
         yield str(error)
-        return
-    if (shape, dtype) != (node.type.shape, node.type.dtype):
-        yield f"declared {node.type}, but its operands give {dtype.value}{list(shape)}"
 
 
 def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:

@@ -79,6 +79,12 @@ class Op:
         """Shape and dtype of the output. Raises ShapeError when the operands do not fit."""
         return operands[0].shape, operands[0].dtype
 
+    def check(self, operands: Sequence[TensorType], out: TensorType) -> None:
+        """Raises ShapeError when the declared type of the output is not what the operands give."""
+        shape, dtype = self.infer(operands)
+        if (shape, dtype) != (out.shape, out.dtype):
+            raise ShapeError(f"declared {out}, but its operands give {dtype.value}{list(shape)}")
+
     def macs(self, operands: Sequence[TensorType], out: TensorType) -> int:
         """Multiply-accumulates of one execution; 0 for ops that are not counted."""
         return 0
