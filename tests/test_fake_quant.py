@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlx_edge.formats.rlx_codec import decode, encode
 from rlx_edge.ir import Array, DType, GraphBuilder, TensorType
+from rlx_edge.ir.codec import decode, encode
 from rlx_edge.ir.ops import (
     EMA,
     FakeQuantize,

@@ -18,7 +18,6 @@ from oracles.single_ops import SINGLE_OPS, Case
 
 from rlx_edge.errors import EdgeError, ModelError
 from rlx_edge.formats import load, load_rlx, load_tflite, save_rlx
-from rlx_edge.formats.rlx_codec import CodecError, decode, encode
 from rlx_edge.ir import (
     Array,
     DType,
@@ -33,6 +32,7 @@ from rlx_edge.ir import (
     find_problems,
     real_multipliers,
 )
+from rlx_edge.ir.codec import CodecError, decode, encode
 from rlx_edge.ir.ops import ALL, Clamp, Input, Op, QMatMul
 
 
@@ -200,7 +200,7 @@ def node(document: dict[str, Any], index: int) -> dict[str, Any]:
         (lambda d, t: node(d, 3)["op"]["frozen"].update({"class": "FrozenAdd"}), "nodes[3].op.frozen"),
         (lambda d, t: node(d, 4)["op"].update(data="a"), "nodes[4].op.data is not base64 text"),
         (lambda d, t: node(d, 4)["op"].update(data="AAAA"), "3 bytes of data for f32[3]"),
-        (lambda d, t: node(d, 3).update(inputs=[0, 1, 9]), "operands [9] do not come before it"),
+        (lambda d, t: node(d, 3).update(inputs=[0, 1, 9]), "operands [9] are not nodes"),
         (lambda d, t: node(d, 0)["type"].update(dtype="i7"), "nodes[0].type.dtype is 'i7', which is no DType"),
         (lambda d, t: d["graph"].update(nodes={}), "nodes should be a list"),
         (lambda d, t: d["graph"].update(nodes=[3]), "nodes[0] should be a Node, not 3"),

@@ -6,7 +6,8 @@ docs/rlx-file.md describes the format.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,16 @@ import safetensors.numpy
 
 from rlx_edge.errors import ModelError
 from rlx_edge.files import replacing
-from rlx_edge.formats.rlx_codec import CodecError, decode, encode
 from rlx_edge.formats.source import read_source
 from rlx_edge.ir import Array, DType, Graph, Node, subbyte, verify
+from rlx_edge.ir.codec import CodecError, decode_graph, encode
+from rlx_edge.ir.nested import nested_graphs, with_bodies
 from rlx_edge.ir.ops import Param
 
 FORMAT_VERSION = 1
 METADATA_KEY = "rlx"
 PARAM_PREFIX = "param/"
-
-_GRAPH_FIELDS = {"name", "nodes", "outputs", "metadata"}
+"""Of the names of tensors; those of a nested graph have its path and a slash before it."""
 
 
 def rlx_bytes(graph: Graph) -> bytes:
@@ -52,9 +53,9 @@ def load_rlx(source: Path | bytes) -> Graph:
     """
     data, where = read_source(source)
     tensors, text = _unpack(data, where)
-    params = {name[len(PARAM_PREFIX) :]: value for name, value in tensors.items() if name.startswith(PARAM_PREFIX)}
     try:
-        graph = _decode_graph(_parse(text), params)
+        graph = _with_params(decode_graph(_parse(text), ""), tensors, "")
+        _check_all_used(graph, tensors)
     except CodecError as error:
         raise ModelError(f"{where}: {error}") from None
     try:
@@ -66,22 +67,22 @@ def load_rlx(source: Path | bytes) -> Graph:
 
 def _pack(graph: Graph) -> bytes:
     tensors = {
-        PARAM_PREFIX + node.op.name: _stored(graph.params[node.op.name], node.type.dtype)
-        for node in graph.nodes
+        key: _stored(held.params[node.op.name], node.type.dtype)
+        for held, node, key in _params(graph)
         if isinstance(node.op, Param)
     }
-    document = {
-        "version": FORMAT_VERSION,
-        "graph": {
-            "name": graph.name,
-            "outputs": encode(graph.outputs),
-            "metadata": dict(sorted(graph.metadata.items())),
-            "nodes": [encode(node) for node in graph.nodes],
-        },
-    }
+    document = {"version": FORMAT_VERSION, "graph": encode(graph)}
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     # One metadata entry only: safetensors writes several in no fixed order, and equal graphs give equal files.
     return bytes(safetensors.numpy.save(tensors, {METADATA_KEY: text}))
+
+
+def _params(graph: Graph) -> Iterator[tuple[Graph, Node, str]]:
+    """(graph, node, tensor's name) of every parameter, those of nested graphs too."""
+    for path, held in (("", graph), *((f"{path}/", body) for path, body in nested_graphs(graph))):
+        for node in held.nodes:
+            if isinstance(node.op, Param):
+                yield held, node, f"{path}{PARAM_PREFIX}{node.op.name}"
 
 
 def _stored(values: Array, dtype: DType) -> Array:
@@ -113,9 +114,20 @@ def _checked(name: str, value: Array, where: str) -> Array:
     return value
 
 
-def _parse(text: str) -> Mapping[str, Any]:
+def _integer(digits: str) -> int:
+    """An integer of the file: no attribute has more than 64 bits, and larger ones would take hours to multiply."""
+    value = int(digits) if len(digits) <= 20 else None
+    if value is None or not -(1 << 63) <= value < 1 << 64:
+        raise CodecError("the graph's JSON has an integer of more than 64 bits")
+    return value
+
+
+def _parse(text: str) -> Any:
+    """The graph's JSON."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_int=_integer)
+    except CodecError:
+        raise
     except (ValueError, RecursionError):
         raise CodecError("the graph's JSON is damaged") from None
     version = document.get("version") if isinstance(document, dict) else None
@@ -125,41 +137,41 @@ def _parse(text: str) -> Mapping[str, Any]:
         raise CodecError(f"format version {version}, but this rlx-edge reads {FORMAT_VERSION}: upgrade rlx-edge")
     if version < FORMAT_VERSION:
         raise CodecError(f"format version {version} is no longer read: make the file again from its source model")
-    graph = document.get("graph")
-    if not isinstance(graph, dict) or graph.keys() != _GRAPH_FIELDS:
-        raise CodecError(f"the graph should have the fields {', '.join(sorted(_GRAPH_FIELDS))}")
-    return graph
+    return document.get("graph")
 
 
-def _decode_graph(json: Mapping[str, Any], params: Mapping[str, Array]) -> Graph:
-    nodes: tuple[Node, ...] = decode(tuple[Node, ...], json["nodes"], "nodes")
-    metadata = json["metadata"]
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise CodecError("the metadata should be text by name")
-    wanted = {node.op.name for node in nodes if isinstance(node.op, Param)}
-    for name in sorted(wanted - params.keys()):
-        raise CodecError(f"no tensor {PARAM_PREFIX + name!r} for the parameter {name!r}")
-    for name in sorted(params.keys() - wanted):
-        raise CodecError(f"tensor {PARAM_PREFIX + name!r} belongs to no parameter")
-    return Graph(
-        decode(str, json["name"], "name"),
-        nodes,
-        decode(tuple[int, ...], json["outputs"], "outputs"),
-        _held(nodes, params),
-        metadata,
-    )
+def _with_params(graph: Graph, tensors: Mapping[str, Array], path: str) -> Graph:
+    """The graph with its parameters' values and those of nested graphs. Raises CodecError for one that is missing."""
+    nodes, held = [], {}
+    for node in graph.nodes:
+        at = f"{path}.{node.id}" if path else f"{node.id}"
+
+        def filled(field: str, body: Graph, at: str = at) -> Graph:
+            return _with_params(body, tensors, f"{at}.{field}")
+
+        op = with_bodies(node.op, filled)
+        nodes.append(node if op is node.op else replace(node, op=op))
+        if isinstance(op, Param):
+            held[op.name] = _held(node, tensors, f"{path}/{PARAM_PREFIX}{op.name}" if path else PARAM_PREFIX + op.name)
+    return replace(graph, nodes=tuple(nodes), params=held)
 
 
-def _held(nodes: tuple[Node, ...], params: Mapping[str, Array]) -> dict[str, Array]:
-    """Parameters as a graph holds them. Raises CodecError for packed bytes that are not what a node's type says."""
-    held = dict(params)
-    for node in nodes:
-        if isinstance(node.op, Param) and node.type.dtype.bits < 8:
-            packed = params[node.op.name]
-            if packed.dtype != np.uint8 or packed.ndim != 1:
-                raise CodecError(f"tensor {PARAM_PREFIX + node.op.name!r} of {node.type} should be packed bytes (U8)")
-            try:
-                held[node.op.name] = subbyte.unpack(packed, node.type.dtype.bits, node.type.shape)
-            except ValueError as error:
-                raise CodecError(f"tensor {PARAM_PREFIX + node.op.name!r}: {error}") from None
-    return held
+def _held(node: Node, tensors: Mapping[str, Array], key: str) -> Array:
+    """A parameter as a graph holds it. Raises CodecError for one that is missing or not packed as its type says."""
+    values = tensors.get(key)
+    if values is None:
+        raise CodecError(f"no tensor {key!r} for the parameter {node.name!r}")
+    if node.type.dtype.bits >= 8:
+        return values
+    if values.dtype != np.uint8 or values.ndim != 1:
+        raise CodecError(f"tensor {key!r} of {node.type} should be packed bytes (U8)")
+    try:
+        return subbyte.unpack(values, node.type.dtype.bits, node.type.shape)
+    except ValueError as error:
+        raise CodecError(f"tensor {key!r}: {error}") from None
+
+
+def _check_all_used(graph: Graph, tensors: Mapping[str, Array]) -> None:
+    unused = sorted(tensors.keys() - {key for _, _, key in _params(graph)})
+    if unused:
+        raise CodecError(f"tensor {unused[0]!r} belongs to no parameter")

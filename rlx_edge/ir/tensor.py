@@ -12,6 +12,9 @@ from rlx_edge.ir.dtype import DType
 
 Shape = tuple[int, ...]
 
+MAX_RANK = 32
+"""Axes that a tensor has at most: what every version of numpy can hold."""
+
 
 @dataclass(frozen=True)
 class QuantParams:

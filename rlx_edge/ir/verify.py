@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from rlx_edge.errors import ModelError
 from rlx_edge.ir.dtype import Array, DType
 from rlx_edge.ir.graph import Graph, Node
+from rlx_edge.ir.nested import MAX_NESTING, bodies_of
 from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
@@ -22,7 +23,7 @@ from rlx_edge.ir.ops import (
     Quantize,
     ShapeError,
 )
-from rlx_edge.ir.tensor import QuantParams
+from rlx_edge.ir.tensor import MAX_RANK, QuantParams
 
 MULT_TOLERANCE = 1e-5
 """How far an op's `mult` may be from its tensors' scales: it may have passed through float32."""
@@ -37,11 +38,15 @@ def verify(graph: Graph) -> None:
 
 
 def find_problems(graph: Graph) -> Iterator[str]:
-    """Every problem of the graph, one line each, naming the node, the operand and what was found."""
+    """Every problem of the graph and its nested ones, one line each, naming node, op, operands and what was found."""
+    return _graph_problems(graph, 0)
+
+
+def _graph_problems(graph: Graph, depth: int) -> Iterator[str]:
     for index, node in enumerate(graph.nodes):
         if node.id != index:
             yield f"{node} stands at position {index}"
-        for problem in _node_problems(graph, node, index):
+        for problem in _node_problems(graph, node, index, depth):
             yield f"{node}: {problem}"
     if not graph.outputs:
         yield "the graph has no output"
@@ -52,14 +57,23 @@ def find_problems(graph: Graph) -> Iterator[str]:
         yield f"the name {name!r} is used more than once"
 
 
-def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
-    bad = [i for i in node.inputs if not 0 <= i < index]
-    if bad:
-        yield f"operands {bad} do not come before it"
-        return
-    if not node.op.arity.accepts(len(node.inputs)):
-        yield f"{len(node.inputs)} operands where {node.op.arity} are needed"
-        return
+def _node_problems(graph: Graph, node: Node, index: int, depth: int) -> Iterator[str]:
+    yield from _own_problems(node)
+    inside = list(_nested_problems(node, depth))
+    yield from inside
+    outside = list(_operand_problems(graph, node, index))
+    yield from outside
+    if isinstance(node.op, Leaf):
+        yield from _leaf_problems(graph, node)
+    elif not inside and not outside:  # Only then can be told what the operands give.
+        yield from _type_problems(graph, node)
+        yield from _quantization_problems(graph, node)
+
+
+def _own_problems(node: Node) -> Iterator[str]:
+    """What is wrong whatever the operands are."""
+    if len(node.type.shape) > MAX_RANK:
+        yield f"{len(node.type.shape)} axes; {MAX_RANK} are possible"
     if any(d < 1 for d in node.type.shape):
         yield f"shape {list(node.type.shape)} has an axis without elements"
     if node.type.quant is not None:
@@ -69,11 +83,29 @@ def _node_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
             yield f"quantization parameters on a {node.type.dtype.value} tensor"
     if node.channels is not None:
         yield from node.channels.problems(node.type.shape[-1] if node.type.shape else 0)
-    if isinstance(node.op, Leaf):
-        yield from _leaf_problems(graph, node)
-    else:
-        yield from _type_problems(graph, node)
-        yield from _quantization_problems(graph, node)
+
+
+def _nested_problems(node: Node, depth: int) -> Iterator[str]:
+    for field, body in bodies_of(node.op):
+        if depth == MAX_NESTING:
+            yield f"{field} lies deeper than {MAX_NESTING} graphs in each other"
+        else:
+            yield from (f"{field}: {problem}" for problem in _graph_problems(body, depth + 1))
+
+
+def _operand_problems(graph: Graph, node: Node, index: int) -> Iterator[str]:
+    """Why nothing can be told from the operands."""
+    missing = [i for i in node.inputs if not 0 <= i < len(graph.nodes)]
+    late = [i for i in node.inputs if index <= i < len(graph.nodes)]
+    if missing:
+        yield f"operands {missing} are not nodes"
+    if late:
+        yield f"operands {late} do not come before it"
+    if not node.op.arity.accepts(len(node.inputs)):
+        yield f"{len(node.inputs)} operands where {node.op.arity} are needed"
+    wide = [i for i in node.inputs if i not in (*missing, *late) and len(graph.nodes[i].type.shape) > MAX_RANK]
+    if wide:
+        yield f"operands {wide} have more than {MAX_RANK} axes"
 
 
 def _leaf_problems(graph: Graph, node: Node) -> Iterator[str]:
@@ -98,10 +130,14 @@ def _range_problems(values: Array, dtype: DType) -> Iterator[str]:
 
 
 def _type_problems(graph: Graph, node: Node) -> Iterator[str]:
+    operands = graph.operands(node)
     try:
-        node.op.check(graph.operand_types(node), node.type)
-    except ShapeError as error:
-        yield str(error)
+        node.op.check([operand.type for operand in operands], node.type)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Files can give an op attributes that its rule was not written for.
+        reason = str(error) if isinstance(error, ShapeError) else f"its attributes cannot be ({error})"
+        given = ", ".join(f"{operand.name!r} {operand.type}" for operand in operands)
+        yield f"{reason}; operands: {given}" if given else reason
 
 
 def _quantization_problems(graph: Graph, node: Node) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from rlx_edge.ir.dtype import DType
 from rlx_edge.ir.ops.base import Arity, Op, ShapeError, at_least, broadcast_shapes, normalize_axis
 from rlx_edge.ir.ops.rust_text import debug
-from rlx_edge.ir.tensor import Shape, TensorType
+from rlx_edge.ir.tensor import MAX_RANK, Shape, TensorType
 
 
 class PadMode(Enum):
@@ -35,6 +35,8 @@ class Reshape(Op):
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         elements = operands[0].elements
+        if len(self.new_shape) > MAX_RANK:
+            raise ShapeError(f"{len(self.new_shape)} axes; {MAX_RANK} are possible")
         known = math.prod(d for d in self.new_shape if d != -1)
         missing = self.new_shape.count(-1)
         if missing > 1 or any(d < -1 for d in self.new_shape) or (missing and (known == 0 or elements % known)):

@@ -3,7 +3,10 @@
 A record (a frozen dataclass) is an object with one entry a field, and its class's name under `class`, which no field
 can be called. Enums are their values, tuples lists, bytes base64 text, and numbers that JSON does not have are the
 strings "inf", "-inf" and "nan". A field that is absent takes its default, so that files stay readable when an op gains
-an attribute; a field that the record does not have is an error.
+an attribute; a field that the record does not have is an error. A graph is an object without its parameters' values,
+which are kept elsewhere.
+
+JSON may be anyone's: graphs lie in each other `MAX_NESTING` deep at most.
 """
 
 from __future__ import annotations
@@ -13,15 +16,20 @@ import binascii
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
 
-from rlx_edge.ir.ops import BY_KIND, Op
+from rlx_edge.ir.graph import Graph, Node
+from rlx_edge.ir.nested import MAX_NESTING
+from rlx_edge.ir.ops import Op
+from rlx_edge.ir.vocabulary import find_kind
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+GRAPH_FIELDS = {"name", "nodes", "outputs", "metadata"}
 
 
 class CodecError(ValueError):
@@ -42,6 +50,13 @@ def encode(value: object) -> Json:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
+    if isinstance(value, Graph):
+        return {
+            "name": value.name,
+            "outputs": encode(value.outputs),
+            "metadata": dict(sorted(value.metadata.items())),
+            "nodes": encode(value.nodes),
+        }
     if is_dataclass(value):
         entries = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
         return {"class": type(value).__name__, **entries}
@@ -55,8 +70,10 @@ def decode(hint: Any, json: Json, where: str) -> Any:
         return _decode_union(typing.get_args(hint), json, where)
     if origin is tuple:
         return _decode_tuple(typing.get_args(hint), json, where)
+    if hint is Graph:
+        return decode_graph(json, where)
     if hint is Op:
-        return _decode_record(_choose(BY_KIND, json, where), json, where)
+        return _decode_record(_choose(find_kind, json, where), json, where)
     if is_dataclass(hint):
         return _decode_record(hint, json, where)
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -108,20 +125,39 @@ def _decode_union(args: tuple[Any, ...], json: Json, where: str) -> Any:
         return None
     choices = [arg for arg in args if arg is not types.NoneType]
     if len(choices) > 1:
-        return _decode_record(_choose({choice.__name__: choice for choice in choices}, json, where), json, where)
+        kinds = {choice.__name__: choice for choice in choices}
+        return _decode_record(_choose(kinds.get, json, where), json, where)
     return decode(choices[0], json, where)
 
 
-def _choose(kinds: Mapping[str, Any], json: Json, where: str) -> Any:
-    kind = json.get("class") if isinstance(json, dict) else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise CodecError(f"{where} is of the unknown kind {_shorten(kind)}")
-    return kinds[kind]
+def _choose(find: Callable[[str], Any], json: Json, where: str) -> Any:
+    name = json.get("class") if isinstance(json, dict) else None
+    kind = find(name) if isinstance(name, str) else None
+    if kind is None:
+        raise CodecError(f"{where} is of the unknown kind {_shorten(name)}")
+    return kind
+
+
+def decode_graph(json: Any, where: str) -> Graph:
+    """A graph without its parameters' values. Raises CodecError. A Graph stays as it is."""
+    if isinstance(json, Graph):
+        return json
+    if not isinstance(json, dict) or json.keys() != GRAPH_FIELDS:
+        raise CodecError(f"{where or 'the graph'} should have the fields {', '.join(sorted(GRAPH_FIELDS))}")
+    inside = f"{where}." if where else ""
+    if where.count("nodes[") > MAX_NESTING:  # A path has one of these for each graph around it.
+        raise CodecError(f"graphs nested deeper than {MAX_NESTING}")
+    metadata = json["metadata"]
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CodecError(f"{inside}metadata should be text by name")
+    nodes: tuple[Node, ...] = decode(tuple[Node, ...], json["nodes"], f"{inside}nodes")
+    outputs: tuple[int, ...] = decode(tuple[int, ...], json["outputs"], f"{inside}outputs")
+    return Graph(decode(str, json["name"], f"{inside}name"), nodes, outputs, {}, metadata)
 
 
 @cache
 def _hints(record: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(record)
+    hints = typing.get_type_hints(record, localns={"Graph": Graph})
     return {field.name: hints[field.name] for field in fields(record)}
 
 
