@@ -87,7 +87,7 @@ def _params(graph: Graph) -> Iterator[tuple[Graph, Node, str]]:
 
 def _stored(values: Array, dtype: DType) -> Array:
     """A parameter as the file has it: of less than a byte a value, as packed bytes."""
-    return subbyte.pack(values, dtype.bits) if dtype.bits < 8 else np.ascontiguousarray(values)
+    return subbyte.pack(values, dtype.bits) if dtype.bits < 8 else np.asarray(values, order="C")
 
 
 def _unpack(data: bytes, where: str) -> tuple[dict[str, Array], str]:

@@ -81,7 +81,9 @@ def decode(hint: Any, json: Json, where: str) -> Any:
     return _decode_plain(hint, json, where)
 
 
-def _decode_plain(hint: Any, json: Json, where: str) -> Any:
+def _decode_plain(hint: Any, json: Any, where: str) -> Any:
+    if hint is bytes and isinstance(json, bytes):  # As the text form has them.
+        return json
     if hint is bytes and isinstance(json, str):
         try:
             return base64.b64decode(json, validate=True)
@@ -156,7 +158,8 @@ def decode_graph(json: Any, where: str) -> Graph:
 
 
 @cache
-def _hints(record: type) -> dict[str, Any]:
+def field_hints(record: type) -> dict[str, Any]:
+    """The type of each field of a record."""
     hints = typing.get_type_hints(record, localns={"Graph": Graph})
     return {field.name: hints[field.name] for field in fields(record)}
 
@@ -164,7 +167,7 @@ def _hints(record: type) -> dict[str, Any]:
 def _decode_record(record: Any, json: Json, where: str) -> Any:
     if not isinstance(json, dict):
         raise CodecError(f"{where} should be a {record.__name__}, not {_shorten(json)}")
-    hints = _hints(record)
+    hints = field_hints(record)
     for key in json:
         if key != "class" and key not in hints:
             raise CodecError(f"{where} has the field {_shorten(key)}, which a {record.__name__} does not have")

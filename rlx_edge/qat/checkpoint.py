@@ -6,7 +6,7 @@ import hashlib
 import pickle
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rlx_edge.ir import Graph, to_text
 from rlx_edge.qat.settings import Epoch
 from rlx_edge.qat.train import State, Training
 
-FORMAT = "rlx-edge checkpoint 2"
+FORMAT = "rlx-edge checkpoint 3"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Identity:
 
 def identity(graph: Graph, data: Data, choices: Mapping[str, object]) -> Identity:
     """Of a training of a graph on data."""
-    model = hashlib.sha256(to_text(graph).encode())
+    model = hashlib.sha256(to_text(replace(graph, metadata={})).encode())
     for name, values in sorted(graph.params.items()):
         model.update(name.encode() + np.ascontiguousarray(values).tobytes())
     samples = hashlib.sha256()
