@@ -48,7 +48,8 @@ def _has_kernel(graph: Graph, node: Node) -> bool:
 
 
 def default_engine(graph: Graph) -> str:
-    return REFERENCE if is_float(graph) else HOST
+    """The host's C code where it can run the model: no float ops, no nested graphs."""
+    return REFERENCE if is_float(graph) or any(node.op.bodies for node in graph.nodes) else HOST
 
 
 def predict(graph: Graph, data: Data, engine: str | None = None, progress: Progress | None = None) -> dict[str, Array]:

@@ -10,9 +10,11 @@ import pytest
 
 from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.target import TARGETS
+from rlx_edge.engines import default_engine
 from rlx_edge.errors import ModelError, UnsupportedError
-from rlx_edge.ir import Array, DType, Graph, GraphBuilder, QuantParams, TensorType
+from rlx_edge.ir import Array, DType, Graph, GraphBuilder, QuantParams, Requant, TensorType, same_graph
 from rlx_edge.ir.custom import CustomOp, register_custom, unregister_custom
+from rlx_edge.ir.nested import nested_graphs
 from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
@@ -24,9 +26,13 @@ from rlx_edge.ir.ops import (
     Op,
     Reduce,
     ReduceOp,
+    Reshape,
     ShapeError,
 )
 from rlx_edge.ir.ops.control import Custom, CustomFn, If, Scan, ScanBackward, ScanBackwardXs, While
+from rlx_edge.passes.change_rule import change_rule
+from rlx_edge.passes.freeze import freeze
+from rlx_edge.passes.pipeline import clean, prepare
 from rlx_edge.reference import run
 
 BOOL = TensorType((), DType.BOOL)
@@ -275,5 +281,51 @@ def test_multiply_accumulates_of_bodies_count() -> None:
 
 def test_code_generation_refuses_nested_graphs_by_name() -> None:
     graph = graph_of(If(accumulate(), accumulate()), {"c": BOOL, "a": F, "b": F})
-    with pytest.raises(UnsupportedError, match="node 3 If 'y': the op is not one of the target's"):
+    refused = r"node 3 If 'y': no code is generated for nested graphs \(then_branch, else_branch\)"
+    with pytest.raises(UnsupportedError, match=refused):
         legalize(graph, TARGETS["portable"])
+    assert default_engine(graph) == "reference"
+
+
+def test_passes_work_inside_nested_graphs() -> None:
+    """Dead nodes, needless ops and constants to fold go, at any depth; results stay."""
+
+    def untidy(b: GraphBuilder, i: list[int]) -> list[int]:
+        b.add(Activation(ActivationFn.EXP), [i[0]], "dead")
+        ones = b.add(
+            Binary(BinaryOp.ADD), [b.param("a", np.ones(3, np.float32)), b.param("b", np.ones(3, np.float32))], "s"
+        )
+        return [binary(b, BinaryOp.MUL, b.add(Reshape((3,)), i, "same"), ones)]
+
+    inner = body("inner", {"x": F}, untidy)
+    outer = body("outer", {"x": F}, lambda b, i: [b.add(Scan(inner, 3, False, 0, 0, 0), i, "scan")])
+    graph = graph_of(CustomFn(outer, None, None, 1), {"x": F})
+    for made in (clean(graph), prepare(graph)):
+        found = dict(nested_graphs(made))
+        assert [node.op.kind_name for node in found["1.fwd_body.1.body"].nodes] == ["Input", "Param", "Binary"]
+        np.testing.assert_array_equal(run(made, {"x": values(3)})["y"], values(3) * 8)
+    tidy = clean(graph)
+    assert clean(tidy) is tidy and same_graph(clean(graph), tidy)
+
+
+def test_a_loop_on_constants_alone_is_not_run_ahead() -> None:
+    """It might never end."""
+    forever = body("cond", {"x": F}, lambda b, i: [b.constant("yes", np.array(True))])
+    step = body("step", {"x": F}, lambda b, i: [b.add(Activation(ActivationFn.NEG), i, "n")])
+    b = GraphBuilder("g")
+    loop = b.add(While(forever, step, None), [b.param("k", np.ones(3, np.float32))], "loop")
+    graph = b.build([binary(b, BinaryOp.ADD, loop, b.input("x", F))])
+    assert any(isinstance(node.op, While) for node in prepare(graph).nodes)
+
+
+def test_rounding_rules_and_frozen_integers_reach_nested_graphs() -> None:
+    q = TensorType((3,), DType.I8, QuantParams.per_tensor(0.5, 3))
+    double = body("double", {"a": q}, lambda b, i: [b.add(Binary(BinaryOp.ADD), [*i, *i], "d", q.quant)])
+    builder = GraphBuilder("outer")
+    x = builder.input("a", q)
+    graph = builder.build([builder.add(CustomFn(double, None, None, 1), [x], "y", q.quant)])
+    changed = freeze(change_rule(graph, Requant.TFLM))
+    op = dict(nested_graphs(changed))["1.fwd_body"].nodes[1].op
+    assert isinstance(op, Binary) and op.requant is Requant.TFLM and op.frozen is not None
+    out = run(changed, {"a": np.int8([3, 5, 100])})["y"]
+    np.testing.assert_array_equal(out, np.int8([3, 7, 127]))

@@ -10,6 +10,7 @@ from rlx_edge.cgen.checks import MAX_RANK
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, Node
+from rlx_edge.ir.nested import bodies_of
 from rlx_edge.ir.ops import Leaf
 
 MAX_AXIS = 0xFFFF
@@ -46,6 +47,9 @@ def _violations(graph: Graph, node: Node, target: TargetConfig) -> Iterator[str]
     if len(node.type.shape) > MAX_DATA_RANK or any(size > MAX_AXIS for size in node.type.shape):
         yield f"shape {list(node.type.shape)}; at most {MAX_DATA_RANK} axes of at most {MAX_AXIS} elements"
     if isinstance(node.op, Leaf):
+        return
+    if node.op.bodies:
+        yield f"no code is generated for nested graphs ({', '.join(field for field, _ in bodies_of(node.op))})"
         return
     support = target.ops.get(type(node.op))
     if support is None:

@@ -41,14 +41,18 @@ def with_bodies(op: Op, change: Callable[[str, Graph], Graph]) -> Op:
     return op if stay else replace(op, **stored)
 
 
+def change_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """The graph with `change` applied to the graphs of its nodes; the very same where none changes.
+
+    It does not go inside those: a pass that calls this with itself reaches every depth.
+    """
+    ops = [with_bodies(node.op, lambda field, body: change(body)) for node in graph.nodes]
+    if all(op is node.op for op, node in zip(ops, graph.nodes, strict=True)):
+        return graph
+    nodes = tuple(replace(node, op=op) for op, node in zip(ops, graph.nodes, strict=True))
+    return replace(graph, nodes=nodes)
+
+
 def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with `change` applied to each nested graph, inner ones first; the very same where nothing changes."""
-
-    def inside(field: str, body: Graph) -> Graph:
-        return change(map_bodies(body, change))
-
-    nodes = tuple(
-        node if op is node.op else replace(node, op=op) for node in graph.nodes for op in [with_bodies(node.op, inside)]
-    )
-    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
-    return graph if same else replace(graph, nodes=nodes)
+    """The graph with `change` applied to each nested graph at any depth, inner ones first; the very same as above."""
+    return change_bodies(graph, lambda body: change(map_bodies(body, change)))

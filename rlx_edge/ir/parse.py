@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-inf\b|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?f?(?!\w)")
 _MORE = re.compile(r"[\w./:;-]", re.ASCII)
 _NODE = re.compile(r"%(\d{1,9})\b")
 _INTEGER = re.compile(r"-?\d{1,19}\b")
-_DIM = re.compile(r"(?P<size>\d{1,18})|(?P<factor>\d{0,9})N(?P<more>[+-]\d{1,9})?")
+_DIM = re.compile(r"(?P<factor>-?\d{0,9})N(?P<more>[+-]\d{1,9})?|(?P<size>\d{1,18})")
 _WORD = re.compile(r"[a-z]+\d*")
 _PLAIN = {"none": None, "true": True, "false": False}
 
@@ -297,7 +297,8 @@ class _Parser:
             return int(found["size"])
         if self.batch is None:
             self.fail("N stands for the batch: say which with batch=", found.start())
-        return int(found["factor"] or 1) * self.batch + int(found["more"] or 0)
+        factor = {"": 1, "-": -1}.get(found["factor"]) or int(found["factor"])
+        return factor * self.batch + int(found["more"] or 0)
 
     def quant(self) -> QuantParams | None:
         if not self.accept("s="):

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph, GraphBuilder, Node, QuantParams, Requant
+from rlx_edge.ir.nested import change_bodies
 from rlx_edge.ir.ops import Activation, ActivationFn, Op, Quantize, Softmax
 from rlx_edge.passes.rebuild import Ids, builder_like
 from rlx_edge.reference.fixedpoint import freeze, rules_of
@@ -22,6 +23,7 @@ def change_rule(graph: Graph, rule: Requant) -> Graph:
     ones and requantized. A function whose kernel fixes them becomes a table made by the rule `rlx`, which every target
     looks up. Raises UnsupportedError listing every op that cannot follow the rule.
     """
+    graph = change_bodies(graph, lambda body: change_rule(body, rule))
     builder, ids = builder_like(graph), Ids()
     problems: list[str] = []
     for node in graph.nodes:

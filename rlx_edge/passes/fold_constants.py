@@ -43,8 +43,8 @@ class _Folder:
     room: int = GROWTH
 
     def visit(self, node: Node) -> None:
-        if isinstance(node.op, Leaf) or node.id in self.graph.outputs:
-            return
+        if isinstance(node.op, Leaf) or node.id in self.graph.outputs or node.op.bodies:
+            return  # What nested graphs take is not known ahead: a While may never end.
         operands = [self._known(i) for i in node.inputs]
         known = [values for values in operands if values is not None]
         growth = max(node.type.elements - sum(values.size for values in known), 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Graph, verify
+from rlx_edge.ir.nested import change_bodies
 from rlx_edge.ir.ops import Leaf
 from rlx_edge.reference.fixedpoint import freeze as frozen_integers
 
@@ -16,6 +17,7 @@ def freeze(graph: Graph) -> Graph:
 
     Raises UnsupportedError listing every op whose rule does not exist, or whose scales are out of its range.
     """
+    graph = change_bodies(graph, freeze)
     nodes, problems = [], []
     for node in graph.nodes:
         try:

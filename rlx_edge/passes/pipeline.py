@@ -6,6 +6,7 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from rlx_edge.ir import Graph
+from rlx_edge.ir.nested import change_bodies
 from rlx_edge.passes.activation_rules import recognize_activations
 from rlx_edge.passes.clamp_codes import clamp_codes
 from rlx_edge.passes.clamp_early import clamp_early
@@ -102,7 +103,11 @@ def lean(graph: Graph) -> Graph:
 
 
 def _until_stable(passes: tuple[Pass, ...], graph: Graph) -> Graph:
-    """What one pass made may be what an earlier one looks for. A pass with nothing to do returns what it got."""
+    """What one pass made may be what an earlier one looks for. A pass with nothing to do returns what it got.
+
+    Nested graphs go through the same passes first: each keeps its inputs and outputs.
+    """
+    graph = change_bodies(graph, lambda body: _until_stable(passes, body))
     for _ in range(ROUNDS):
         before = graph
         for step in passes:
