@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,6 +97,14 @@ def read_back(graph: Graph) -> Graph:
 def test_golden() -> None:
     assert to_text(small_graph()) == GOLDEN
     assert same_graph(from_text(GOLDEN, small_graph().params), small_graph())
+
+
+def test_the_page_about_the_text_form_shows_what_is_read() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "graph-text.md").read_text(encoding="utf-8")
+    start = page.index("    graph small {")
+    shown = page[start : page.index("\n    }\n", start) + 6]
+    graph = from_text(shown, {"w": np.zeros((2, 3, 3, 1), np.int8)})
+    assert [node.op.kind_name for node in graph.nodes] == ["Input", "Quantize", "Param", "Constant", "QConv2d"]
 
 
 def test_for_people_long_things_are_short() -> None:

@@ -12,12 +12,14 @@ import op_graphs
 import pytest
 import safetensors
 import safetensors.numpy
-from hypothesis import given
+from any_graphs import any_graphs
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.single_ops import SINGLE_OPS, Case
 
 from rlx_edge.errors import EdgeError, ModelError
 from rlx_edge.formats import load, load_rlx, load_tflite, save_rlx
+from rlx_edge.formats.rlx import rlx_bytes
 from rlx_edge.ir import (
     Array,
     DType,
@@ -33,7 +35,9 @@ from rlx_edge.ir import (
     real_multipliers,
 )
 from rlx_edge.ir.codec import CodecError, decode, encode
-from rlx_edge.ir.ops import ALL, Clamp, Input, Op, QMatMul
+from rlx_edge.ir.equal import difference
+from rlx_edge.ir.ops import ALL, Binary, BinaryOp, Clamp, Input, Op, QMatMul
+from rlx_edge.ir.ops.control import CustomFn, Scan
 
 
 def small_graph(name: str = "small") -> Graph:
@@ -53,11 +57,7 @@ def small_graph(name: str = "small") -> Graph:
 
 
 def equal(a: Graph, b: Graph) -> None:
-    assert (a.name, a.nodes, a.outputs, dict(a.metadata)) == (b.name, b.nodes, b.outputs, dict(b.metadata))
-    assert a.params.keys() == b.params.keys()
-    for key, values in a.params.items():
-        assert values.dtype == b.params[key].dtype
-        np.testing.assert_array_equal(values, b.params[key])
+    assert difference(a, b) is None
 
 
 def saved(graph: Graph, folder: Path) -> bytes:
@@ -99,6 +99,50 @@ def test_any_op_survives_the_codec(op: Op) -> None:
 @given(st.from_type(FrozenAdd) | st.from_type(FrozenScale) | st.from_type(FrozenSoftmax))
 def test_frozen_integers_survive_the_codec(frozen: Frozen) -> None:
     assert decode(Frozen, json.loads(json.dumps(encode(frozen))), "frozen") == frozen
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(any_graphs())
+def test_random_graphs_of_all_kinds_come_back_exactly(graph: Graph) -> None:
+    """Nested graphs with weights of their own among them."""
+    equal(load_rlx(rlx_bytes(graph)), graph)
+
+
+def looped(weights: Array, decay: Array) -> Graph:
+    """A Scan in a CustomFn, each with a parameter `w` of its own."""
+    row = TensorType((3,), DType.F32)
+    step = GraphBuilder("step")
+    x = step.input("x", row)
+    inner = step.build([step.add(Binary(BinaryOp.MUL), [x, step.param("w", decay)], "y")])
+    body = GraphBuilder("body")
+    scan = body.add(Scan(inner, 2, False, 0, 0, 0), [body.input("x", row)], "scan")
+    middle = body.build([body.add(Binary(BinaryOp.ADD), [scan, body.param("w", weights)], "y")])
+    outer = GraphBuilder("outer")
+    return outer.build([outer.add(CustomFn(middle, None, None, 1), [outer.input("x", row)], "y")])
+
+
+def test_parameters_of_nested_graphs_are_told_apart_by_path() -> None:
+    graph = looped(np.float32([1, 2, 3]), np.float32([0.5, 0.25, -1]))
+    data = rlx_bytes(graph)
+    tensors = safetensors.numpy.load(data)
+    assert sorted(tensors) == ["1.fwd_body.1.body/param/w", "1.fwd_body/param/w"]
+    np.testing.assert_array_equal(tensors["1.fwd_body.1.body/param/w"], np.float32([0.5, 0.25, -1]))
+    equal(load_rlx(data), graph)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    tensors["1.fwd_body.2.body/param/w"] = tensors.pop("1.fwd_body.1.body/param/w")
+    missing = refusal(safetensors.numpy.save(tensors, header))
+    assert "no tensor '1.fwd_body.1.body/param/w' for the parameter 'w'" in missing
+    tensors["1.fwd_body.1.body/param/w"] = np.zeros(3, np.float64)
+    assert "belongs to no parameter" in refusal(safetensors.numpy.save(tensors, header))
+    del tensors["1.fwd_body.2.body/param/w"]
+    wrong = refusal(safetensors.numpy.save(tensors, header))
+    assert "node 1 CustomFn 'y': fwd_body: node 1 Scan 'scan': body: node 1 Param 'w': declared f32[3]" in wrong
+
+
+def test_a_parameter_without_axes_comes_back() -> None:
+    builder = GraphBuilder("g")
+    graph = builder.build([builder.param("w", np.array(2.5, np.float32))])
+    equal(load_rlx(rlx_bytes(graph)), graph)
 
 
 def test_equal_graphs_give_equal_files(tmp_path: Path) -> None:
@@ -173,6 +217,25 @@ def node(document: dict[str, Any], index: int) -> dict[str, Any]:
     return entry
 
 
+RESHAPE = {"class": "Reshape", "new_shape": [2**62] * 10**5}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """The JSON of an op with so many graphs in each other."""
+    if not depth:
+        return {"class": "Input", "name": "x"}
+    inside = {
+        "class": "Node",
+        "id": 0,
+        "op": nested(depth - 1),
+        "inputs": [],
+        "name": "x",
+        "type": {"shape": [], "dtype": "f32"},
+    }
+    graph = {"name": "g", "nodes": [inside], "outputs": [0], "metadata": {}}
+    return {"class": "CustomFn", "fwd_body": graph, "vjp_body": None, "jvp_body": None, "num_inputs": 0}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -207,12 +270,22 @@ def node(document: dict[str, Any], index: int) -> dict[str, Any]:
         (lambda d, t: d["graph"].update(metadata={"a": 1}), "text by name"),
         (lambda d, t: d["graph"].update(outputs=[True]), "outputs[0] should be an integer"),
         (lambda d, t: d["graph"].update(name=None), "name should be text"),
+        (lambda d, t: node(d, 0)["type"].update(shape=[2**64, 4]), "an integer of more than 64 bits"),
+        (lambda d, t: node(d, 3)["op"].update(x_zp=-(10**4000)), "an integer of more than 64 bits"),
+        (lambda d, t: node(d, 0)["type"].update(shape=[2] * 40), "40 axes; 32 are possible"),
+        (lambda d, t: node(d, 3).update(op=nested(40)), "graphs nested deeper than 32"),
+        (lambda d, t: node(d, 3).update(op=RESHAPE, inputs=[0]), "100000 axes; 32 are possible"),
+        (lambda d, t: t.update({"other": np.zeros(1, np.float32)}), "tensor 'other' belongs to no parameter"),
     ],
 )
 def test_what_does_not_fit_is_named(
     tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Array]], None], words: str
 ) -> None:
     assert words in refusal(rewritten(tmp_path, change))
+
+
+def test_graphs_that_are_deeper_than_the_stack_get_one_line(tmp_path: Path) -> None:
+    assert "\n" not in refusal(rewritten(tmp_path, lambda d, t: node(d, 3).update(op=nested(150))))
 
 
 def test_fields_with_defaults_may_be_absent(tmp_path: Path) -> None:
