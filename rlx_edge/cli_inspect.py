@@ -36,7 +36,7 @@ from rlx_edge.device.fitting import fits
 from rlx_edge.device.memory import check_memory
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError, UnsupportedError
-from rlx_edge.ir import Graph
+from rlx_edge.ir import Graph, batch_shapes
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.quant.explain_json import explanation_facts, read_explanation
 from rlx_edge.report import cost_tables, explain_tables, plots, tables
@@ -66,6 +66,7 @@ def inspect(
         Path | None,
         typer.Option("--memory", help="also draw what lies in the arena, step by step, into this .svg, .png or .pdf"),
     ] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="sizes that follow the batch as N")] = False,
     json: Json = False,
 ) -> None:
     """Ops, shapes, MACs and parameters; for a core, the chosen kernels and their predicted cost; what cannot run."""
@@ -100,8 +101,9 @@ def inspect(
     elif explanation is not None and explained:
         explain_tables.show(explanation, out)
     else:
-        out.print(tables.layers_table(graph))
-        out.print(tables.ends_table(graph))
+        shapes = batch_shapes(graph) if batch else None
+        out.print(tables.layers_table(graph, shapes))
+        out.print(tables.ends_table(graph, shapes))
         if explanation is not None:
             say(f"when it was quantized: {explain_tables.explanation_text(explanation)} (more: --explain)")
         told = predict(plan) if plan is not None else None

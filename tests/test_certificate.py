@@ -24,7 +24,9 @@ from rlx_edge.device.boards import load_board
 from rlx_edge.device.emulator import Emulator
 from rlx_edge.errors import EdgeError
 from rlx_edge.formats.rlx import rlx_bytes
+from rlx_edge.ir import DType, GraphBuilder, QuantParams, TensorType
 from rlx_edge.ir.ops import Pad
+from rlx_edge.ir.ops.control import CustomFn
 from rlx_edge.resources import digits_dir
 
 MODEL, DATA = digits_dir() / "digits.onnx", digits_dir() / "digits_test.npz"
@@ -435,6 +437,17 @@ def test_a_small_model_that_asks_for_much_is_not_computed(members: Members) -> N
     assert "has more than 268,435,456 bytes of tensors" in detail(
         verified(resealed(members, {RLX: large})), "recomputed"
     )
+
+
+def test_a_model_with_nested_graphs_is_not_computed(members: Members) -> None:
+    """A loop in a small file may never end."""
+    row = TensorType((1,), DType.I8, QuantParams.per_tensor(0.5, 0))
+    body = GraphBuilder("body")
+    step = body.build([body.input("x", row)])
+    outer = GraphBuilder("outer")
+    loop = outer.add(CustomFn(step, None, None, 1), [outer.input("x", row)], "y", row.quant)
+    content = resealed(members, {RLX: rlx_bytes(outer.build([loop]))})
+    assert "node 1 CustomFn 'y' has nested graphs" in detail(verified(content), "recomputed")
 
 
 def test_what_a_certificate_says_cannot_steer_a_terminal(members: Members, tmp_path: Path) -> None:

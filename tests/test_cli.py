@@ -119,10 +119,11 @@ def test_a_float_model_is_not_built(tmp_path: Path, command: tuple[str, ...]) ->
 
 
 def test_inspect_of_a_float_model_says_what_to_do() -> None:
-    done = rlx_edge("inspect", FLOAT)
+    done = rlx_edge("inspect", FLOAT, "--batch")
     assert done.returncode == 0
     assert len(done.stderr.splitlines()) == 1
     assert "rlx-edge quantize" in done.stderr
+    assert "f32[N, 10]" in done.stdout and "f32[1, 10]" not in done.stdout
 
 
 def test_generate_says_what_it_replaces(made: Path, tmp_path: Path) -> None:

@@ -233,6 +233,9 @@ def _bounded(graph: Graph) -> Graph:
     """The graph, unless a small file asks for much memory, or for work without end."""
     if sum(node.type.bytes for node in graph.nodes) > MAX_TENSOR_BYTES:
         raise EdgeError(f"{graph.name!r} has more than {MAX_TENSOR_BYTES:,} bytes of tensors")
+    nested = next((node for node in graph.nodes if node.op.bodies), None)
+    if nested is not None:
+        raise EdgeError(f"{graph.name!r}: {nested} has nested graphs, of which no code is generated")
     if not any(node.type.bytes for node in graph.inputs):
         raise EdgeError(f"{graph.name!r} has no input, so there is nothing to compute it from")
     return graph

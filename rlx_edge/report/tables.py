@@ -75,13 +75,21 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def layers_table(graph: Graph) -> Table:
+Shapes = Mapping[int, Sequence[object]]
+"""By node id, shapes that are shown instead of a node's own: those with N for the batch (`ir.batch_shapes`)."""
+
+
+def type_text(node: Node, shapes: Shapes | None) -> str:
+    return f"{node.type.dtype.value}[{', '.join(map(str, (shapes or {}).get(node.id, node.type.shape)))}]"
+
+
+def layers_table(graph: Graph, shapes: Shapes | None = None) -> Table:
     """Ops, shapes, MACs and parameters of a graph."""
     rows = [
         (
             short(node.name),
             node.op.kind_name,
-            f"{node.type.dtype.value}{list(node.type.shape)}",
+            type_text(node, shapes),
             graph.macs(node),
             parameters_of(graph, node.inputs),
         )
@@ -105,17 +113,16 @@ def tensor_facts(node: Node) -> dict[str, Any]:
     }
 
 
-def ends_table(graph: Graph) -> Table:
+def ends_table(graph: Graph, shapes: Shapes | None = None) -> Table:
     """Inputs and outputs of a graph: what goes in and comes out, and what its integers mean."""
     ends = [("input", node) for node in graph.inputs] + [("output", node) for node in graph.output_nodes]
-    rows = [(short(node.name), kind, *_meaning(tensor_facts(node))) for kind, node in ends]
+    rows = [(short(node.name), kind, type_text(node, shapes), *_meaning(tensor_facts(node))) for kind, node in ends]
     return table("inputs and outputs", ("tensor", "kind", "type", "scale", "zero point"), rows)
 
 
-def _meaning(facts: Mapping[str, Any]) -> tuple[str, str, str]:
-    scale, zero = facts["scale"], facts["zero_point"]
-    numbers = ("", "") if scale is None else (f"{scale:.6g}", str(zero))
-    return f"{facts['dtype']}{facts['shape']}", *numbers
+def _meaning(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Scale and zero point."""
+    return ("", "") if facts["scale"] is None else (f"{facts['scale']:.6g}", str(facts["zero_point"]))
 
 
 def parameters_of(graph: Graph, operands: Sequence[int]) -> int:
