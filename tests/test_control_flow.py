@@ -29,7 +29,7 @@ from rlx_edge.ir.ops import (
     Reshape,
     ShapeError,
 )
-from rlx_edge.ir.ops.control import Custom, CustomFn, If, Scan, ScanBackward, ScanBackwardXs, While
+from rlx_edge.ir.ops.control import KINDS, Custom, CustomFn, If, Scan, ScanBackward, ScanBackwardXs, While
 from rlx_edge.passes.change_rule import change_rule
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import clean, prepare
@@ -246,8 +246,11 @@ def test_gradients_of_a_scan_are_declared_and_not_run() -> None:
     given = {name: np.zeros(type.shape, np.float32) for name, type in types.items()}
     with pytest.raises(UnsupportedError, match="the reference has no ScanBackward"):
         run(graph, given)
-    graph = graph_of(ScanBackwardXs(scan_vjp(), 4, False, 1, 0, 0, None), types)
+    op = ScanBackwardXs(scan_vjp(), 4, False, 1, 0, 0, None)
+    graph = graph_of(op, types)
     assert graph.output_nodes[0].type == rows
+    with pytest.raises(ShapeError, match=r"upstream is f32\[4, 3, 1\]; f32\[3\] or rows of that"):
+        graph_of(op, {**types, "upstream": TensorType((4, 3, 1), DType.F32)})
     types["trajectory"] = TensorType((2, 3), DType.F32)
     with pytest.raises(ShapeError, match="no forward_body"):
         graph_of(ScanBackward(scan_vjp(), 4, False, 1, 2, None), types)
@@ -268,6 +271,20 @@ def test_display_is_the_vocabularys() -> None:
         "custom_fn(in=2,vjp,jvp)": CustomFn(step, vjp, vjp, 2),
     }
     assert [op.display() for op in shown.values()] == list(shown)
+
+
+def test_nested_graphs_are_walked_in_the_vocabularys_order() -> None:
+    assert [(kind.__name__, *kind.bodies) for kind in KINDS if kind.bodies] == [
+        ("If", "then_branch", "else_branch"),
+        ("While", "cond", "body"),
+        ("Scan", "body"),
+        ("ScanBackward", "body_vjp", "forward_body"),
+        ("ScanBackwardXs", "body_vjp", "forward_body"),
+        ("CustomFn", "fwd_body", "vjp_body", "jvp_body"),
+    ]
+    step, vjp = accumulate(), scan_vjp()
+    assert ScanBackward(vjp, 4, False, 1, 0, None).subgraphs == (vjp,)
+    assert CustomFn(step, None, vjp, 2).subgraphs == (step, vjp)
 
 
 def test_multiply_accumulates_of_bodies_count() -> None:

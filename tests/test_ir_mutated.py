@@ -125,6 +125,7 @@ def planted(rng: Random, graph: Graph, mutate: Mutation) -> tuple[Graph, Node] |
     return None
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(any_graphs())
 def test_no_valid_graph_is_rejected(graph: Graph) -> None:
     assert list(find_problems(graph)) == []
@@ -136,7 +137,7 @@ def test_no_valid_graph_is_rejected(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 10)
 @given(any_graphs(), st.randoms(use_true_random=False))
 def test_a_planted_error_is_found(name: str, graph: Graph, rng: Random) -> None:
     made = planted(rng, graph, MUTATIONS[name])
@@ -165,6 +166,7 @@ def test_an_error_in_a_nested_graph_is_found(graph: Graph, rng: Random) -> None:
     assert any(line.startswith(f"{holder}: {field}: {node}") for line in found), found
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(any_graphs(), st.randoms(use_true_random=False))
 def test_several_errors_are_all_found(graph: Graph, rng: Random) -> None:
     """Errors that do not hide each other: none changes a type that another node's error is about."""

@@ -161,7 +161,11 @@ class _Parser:
         if text.endswith("inf"):
             return text
         if text.endswith("f"):
-            return float(np.float32(text[:-1]))
+            with np.errstate(over="ignore"):
+                single = float(np.float32(text[:-1]))
+            if math.isinf(single):
+                self.fail(f"{text} is beyond float32")
+            return single
         if len(text) > 20 and text.lstrip("-").isdigit():
             self.fail("an integer of more than 64 bits")
         return float(text) if set(text) & set(".e") else int(text)
@@ -327,8 +331,11 @@ class _Parser:
         if type.dtype.bits < 8 or type.dtype is DType.C64 or count * type.dtype.bits > 8 * MAX_FILLED:
             self.fail(f"values of {type}: its bytes, such as 0x00, are needed", at)
         try:
-            held = np.array(decode(hints, values, "value"), type.dtype.numpy)
-        except (CodecError, OverflowError) as error:
+            with np.errstate(over="raise"):
+                held = np.array(decode(hints, values, "value"), type.dtype.numpy)
+        except (OverflowError, FloatingPointError):
+            self.fail(f"a value that {type.dtype.value} does not hold", at)
+        except CodecError as error:
             self.fail(str(error), at)
         return (held if isinstance(value, list) else np.full(count, held[0])).tobytes()
 

@@ -323,12 +323,13 @@ def _check_counts(what: str, body: Graph, special: set[str], plain: int, outputs
 def _check_backward(op: ScanBackward | ScanBackwardXs, operands: Types) -> None:
     """Raises ShapeError unless operands and bodies are those of a Scan's gradient.
 
-    `upstream` is like what the Scan gives: the trajectory's type where that was saved, else the carry's.
+    `upstream` is like the carry, or like carries of all steps or of the saved ones. (Ours, and generous.)
     """
     carry, trajectory, upstream, *xs = operands
     rows = saved_rows(op)
     _check_types("the trajectory is", (trajectory,), (_stacked(carry, rows),))
-    _check_types("upstream is", (upstream,), (_stacked(carry, rows) if op.save_trajectory else carry,))
+    if upstream not in (carry, _stacked(carry, rows), _stacked(carry, op.length)):
+        raise ShapeError(f"upstream is {upstream}; {carry} or rows of that are needed")
     for i, one in enumerate(xs):
         _row(one, op.length, f"xs {i}")
     _check_counts("body_vjp", op.body_vjp, {"d_output"}, 1 + op.num_xs, 1 + op.num_xs)
