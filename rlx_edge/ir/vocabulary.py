@@ -12,7 +12,7 @@ from rlx_edge.ir.ops.base import Op
 FURTHER: tuple[str, ...] = (
     *("pointwise", "modulation", "products", "ordering", "volumes"),
     *("regions", "fused", "fused_layers", "control"),
-    *("attention", "recurrent", "scans"),
+    *("attention", "recurrent", "scans", "spectral", "synth"),
     *("beyond.random", "beyond.solve", "beyond.complex_numbers", "beyond.losses"),
     *("beyond.gradients", "beyond.norm_gradients", "beyond.modulation_gradients"),
     *("beyond.window_gradients", "beyond.learned_gradients"),

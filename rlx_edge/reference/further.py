@@ -15,7 +15,7 @@ OpFunction = Callable[[Op, Sequence[Array], Sequence[TensorType], TensorType], A
 MODULES: tuple[str, ...] = (
     *("pointwise", "modulation", "products", "ordering", "volumes"),
     *("regions", "fused", "fused_layers", "control"),
-    *("attention", "recurrent", "scans"),
+    *("attention", "recurrent", "scans", "spectral", "synth"),
 )
 """Modules of rlx_edge.reference, by family: each with a dict FUNCTIONS, and perhaps ON_CODES of those of its kinds that
 move elements alone, on int8 that stands for real values too."""
