@@ -18,15 +18,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import OPS, random_inputs, seeds
 
+from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.lower_dequant import dequant_matmul
+from rlx_edge.cgen.target import TARGETS
 from rlx_edge.device.toolchain import COMMON_FLAGS, find_compiler
-from rlx_edge.ir import Array, DType, Graph, GraphBuilder, TensorType, find_problems
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.ir import Array, DType, Graph, GraphBuilder, TensorType, find_problems, verify
 from rlx_edge.ir.ops import (
     DequantMatMul,
     QuantScheme,
     SchemeKind,
+    ShapeError,
 )
 from rlx_edge.passes.expand_dequant import expand_dequant
+from rlx_edge.passes.fuse_dequant import fuse_dequant
 from rlx_edge.reference import run
 from rlx_edge.resources import firmware_dir
 
@@ -91,10 +96,11 @@ X, W, GRID = TensorType((2, 8), DType.F32), TensorType((8, 3), DType.I8), Tensor
         (
             SchemeKind.GGUF,
             (X, W),
-            "weights of the scheme Gguf(4) are not computed; Int8Block, Int8BlockAsym, Int4Block are",
+            "weights of the scheme Gguf(4) do not tell the output's type: declare it",
         ),
-        (SchemeKind.NVFP4_BLOCK, (X, W, GRID, GRID), "weights of the scheme Nvfp4Block(4) are not computed"),
-        (SchemeKind.MXFP4X2, (X, W, GRID), "weights of the scheme Mxfp4x2(4) are not computed"),
+        (SchemeKind.NVFP4_BLOCK, (X, W, GRID, GRID), "w is i8[8, 3]; shape [8, 2] is needed"),
+        (SchemeKind.MXFP4X2, (X, W, GRID), "weights of the scheme Mxfp4x2(4) do not tell the output's type"),
+        (SchemeKind.MLX_AFFINE, (X, W, GRID, GRID), "the scheme MlxAffine(4) is not one of a DequantMatMul"),
         (SchemeKind.INT4_BLOCK, (X, W, GRID, GRID), "w must be i4 for Int4Block(4), not i8"),
         (SchemeKind.INT8_BLOCK, (X, W, GRID, X), "zero points [2, 8]; [2, 3] are needed"),
         (SchemeKind.INT8_BLOCK, (X, W, GRID), "3 operands where 4 to 5 are needed"),
@@ -105,6 +111,37 @@ X, W, GRID = TensorType((2, 8), DType.F32), TensorType((8, 3), DType.I8), Tensor
 )
 def test_what_does_not_fit_is_refused_by_name(kind: SchemeKind, types: Sequence[TensorType], said: str) -> None:
     assert said in declared(kind, *types)
+
+
+U8, F32 = DType.U8, DType.F32
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights", "declared_type"),
+    [
+        (SchemeKind.NVFP4_BLOCK, [((32, 2), U8), ((2, 3), U8), ((1,), F32)], None),
+        (SchemeKind.MXFP4X2, [((999,), U8), ((99,), U8)], TensorType((2, 3), F32)),
+        (SchemeKind.GGUF, [((999,), U8)], TensorType((2, 3), F32)),
+    ],
+)
+def test_other_schemes_are_held_and_refused_by_name_when_run(
+    kind: SchemeKind, weights: list[tuple[tuple[int, ...], DType]], declared_type: TensorType | None
+) -> None:
+    op, builder = DequantMatMul(QuantScheme(kind)), GraphBuilder("held")
+    operands = [builder.input("x", TensorType((2, 32), F32))]
+    operands += [builder.param(f"w{i}", np.ones(shape, t.numpy)) for i, (shape, t) in enumerate(weights)]
+    graph = builder.build([builder.add(op, operands, "y", type=declared_type)])
+    verify(graph)
+    assert graph.nodes[-1].type == TensorType((2, 3), F32)
+    for rewrite in (expand_dequant, fuse_dequant):
+        assert rewrite(graph).nodes[-1] == graph.nodes[-1]
+    with pytest.raises(UnsupportedError, match=f"no DequantMatMul of weights of the scheme {kind.value}"):
+        run(graph, {"x": np.ones((2, 32), np.float32)})
+    with pytest.raises(UnsupportedError, match=f"weights of the scheme {kind.value}"):
+        legalize(graph, TARGETS["portable"])
+    if declared_type is not None:
+        with pytest.raises(ShapeError, match="the output is"):
+            op.check([graph.nodes[i].type for i in operands], TensorType((5, 3), F32))
 
 
 # ---- No flag changes a bit ------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rlx_edge.ir import FrozenTable, Graph, Node, Requant
-from rlx_edge.ir.ops import Layout, Pad, PadMode, Pool, Reduce, ReduceOp, Softmax
+from rlx_edge.ir.ops import DequantMatMul, Layout, Pad, PadMode, Pool, Reduce, ReduceOp, Softmax
+from rlx_edge.ir.ops.dequant import STORED
 
 MAX_RANK = 4
 MAX_SOFTMAX_WIDTH = 4095
@@ -17,6 +18,13 @@ def channels_last(graph: Graph, node: Node) -> str | None:
 def constant_weights(graph: Graph, node: Node) -> str | None:
     computed = [o.name for o in graph.operands(node)[1:] if graph.constant(o) is None]
     return f"weights or bias {computed} that are computed, not constant" if computed else None
+
+
+def stored_scheme(graph: Graph, node: Node) -> str | None:
+    assert isinstance(node.op, DequantMatMul)
+    if node.op.scheme.kind in STORED:
+        return None
+    return f"weights of the scheme {node.op.scheme}; {', '.join(kind.value for kind in STORED)} are supported"
 
 
 def computed_operands(graph: Graph, node: Node) -> str | None:

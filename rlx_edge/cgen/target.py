@@ -74,7 +74,7 @@ _MOVING = (checks.computed_operands, checks.same_parameters, checks.per_tensor)
 PORTABLE_OPS: Mapping[type[Op], Support] = {
     QConv2d: Support(_WEIGHTED, rules=INTEGER_RULES),
     QMatMul: Support(_WEIGHTED, rules=INTEGER_RULES),
-    DequantMatMul: Support((checks.computed_input, checks.constant_weights), (DType.F32,)),
+    DequantMatMul: Support((checks.stored_scheme, checks.computed_input, checks.constant_weights), (DType.F32,)),
     Pool: Support((*_WINDOW, checks.mean_or_max, checks.pool_parameters), rules=INTEGER_RULES),
     Binary: Support((checks.some_computed_operand, checks.per_tensor), rules=INTEGER_RULES),
     Reduce: Support((checks.computed_operands, checks.per_tensor, checks.mean), rules=INTEGER_RULES),

@@ -6,6 +6,7 @@ import numpy as np
 
 from rlx_edge.ir import Array, Graph, GraphBuilder, Node
 from rlx_edge.ir.ops import Binary, BinaryOp, Clamp, DequantMatMul, MatMul, Op
+from rlx_edge.ir.ops.dequant import STORED
 from rlx_edge.passes.rebuild import Ids, rebuild
 
 
@@ -21,7 +22,7 @@ def dequantized(codes: Array, scales: Array, zeros: Array, block: int) -> Array:
 
 
 def _expanded(graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | None:
-    if not isinstance(node.op, DequantMatMul):
+    if not isinstance(node.op, DequantMatMul) or node.op.scheme.kind not in STORED:
         return None
     held = [graph.constant(operand) for operand in graph.operands(node)[1:]]
     codes, scales, zeros = (values for values in held[:3] if values is not None)

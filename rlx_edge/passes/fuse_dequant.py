@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rlx_edge.ir import Graph, GraphBuilder, Node
 from rlx_edge.ir.ops import Activation, ActivationFn, Binary, BinaryOp, Clamp, DequantMatMul
+from rlx_edge.ir.ops.dequant import STORED
 from rlx_edge.passes.rebuild import Ids, constant_operand, only_user, rebuild, vector_along
 from rlx_edge.reference.dequant import NO_BOUNDS
 
@@ -22,7 +23,9 @@ def _fused(graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | N
     x = graph.nodes[node.inputs[0 if found is None else 1 - found[0]]] if node.inputs else node
     product = builder[ids[x.id]] if x.id in ids else node
     op = product.op
-    if not isinstance(op, DequantMatMul) or only_user(graph, x) is not node or node.type.shape != product.type.shape:
+    if not isinstance(op, DequantMatMul) or op.scheme.kind not in STORED:
+        return None
+    if only_user(graph, x) is not node or node.type.shape != product.type.shape:
         return None
     operands = list(product.inputs)
     if isinstance(node.op, Binary):

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Array, TensorType
 from rlx_edge.ir.ops import DequantMatMul, Op
+from rlx_edge.ir.ops.dequant import STORED
 
 NAN = 0x7FC00000
 NO_BOUNDS = (-np.inf, np.inf)
@@ -25,6 +27,8 @@ NO_BOUNDS = (-np.inf, np.inf)
 
 def dequant_matmul(op: Op, operands: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
     assert isinstance(op, DequantMatMul)
+    if op.scheme.kind not in STORED:
+        raise UnsupportedError(f"the reference has no {op.kind_name} of weights of the scheme {op.scheme}")
     x, codes, scales, zeros = operands[:4]
     block, w = op.scheme.block_size, codes.astype(np.float32)
     total = np.zeros((len(x), w.shape[1]), np.float32)
