@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 
-from rlx_edge.ir import DType, TensorType
+from rlx_edge.errors import UnsupportedError
+from rlx_edge.formats.rlx import load_rlx, rlx_bytes
+from rlx_edge.ir import DType, GraphBuilder, TensorType, to_text, verify
+from rlx_edge.ir.equal import same_graph
 from rlx_edge.ir.ops import ActivationFn, Declared, Op, QuantScheme, SchemeKind, ShapeError
 from rlx_edge.ir.ops.attributes import Codebook, MaskKind, RopeStyle
 from rlx_edge.ir.ops.beyond.complex_numbers import ComplexNormSq, ComplexNormSqBackward, Conjugate
@@ -115,7 +119,9 @@ from rlx_edge.ir.ops.beyond.window_gradients import (
     MaxPool3dBackward,
 )
 from rlx_edge.ir.ops.modulation import AdaNormKind
+from rlx_edge.ir.parse import from_text
 from rlx_edge.ir.vocabulary import FURTHER, all_kinds
+from rlx_edge.reference import run
 
 GGUF, MLX = QuantScheme(SchemeKind.GGUF), QuantScheme(SchemeKind.MLX_AFFINE, 64)
 FP8, FP4 = ScaledFormat.F8E4M3, ScaledFormat.F4E2M1
@@ -263,6 +269,18 @@ def test_outputs(op: Op, operands: str, out: str) -> None:
     types = [parse(text) for text in operands.split()]
     assert op.arity.accepts(len(types))
     assert settle(op, types, parse(out)) == parse(out)
+
+
+@pytest.mark.parametrize(("op", "operands", "out"), CASES, ids=IDS)
+def test_graphs_are_verified_and_kept_as_file_and_text_but_not_run(op: Op, operands: str, out: str) -> None:
+    builder = GraphBuilder("one")
+    inputs = [builder.input(f"x{i}", parse(text)) for i, text in enumerate(operands.split())]
+    graph = builder.build([builder.add(op, inputs, "y", type=parse(out))])
+    verify(graph)
+    assert same_graph(load_rlx(rlx_bytes(graph)), graph)
+    assert same_graph(from_text(to_text(graph), {}), graph)
+    with pytest.raises(UnsupportedError, match=op.kind_name):
+        run(graph, {node.name: np.ones(node.type.shape, node.type.dtype.numpy) for node in graph.inputs})
 
 
 @pytest.mark.parametrize(("op", "operands", "out"), CASES, ids=IDS)
