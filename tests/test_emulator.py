@@ -63,7 +63,7 @@ def test_the_reason_of_an_early_end_is_kept(firmware: Firmware) -> None:
     with running(BOARD, firmware.elf) as (emulator, bench):
         assert emulator.failure() == ""
         bench.exit(3)
-        assert emulator.wait_exit(10) == 3
+        assert emulator.wait_exit(60) == 3
         assert emulator.failure() == "qemu-system-arm for mps2-an386 ended with code 3: it said nothing"
 
 
@@ -138,7 +138,7 @@ def test_qemu_does_not_outlive_this_process(firmware: Firmware, ending: signal.S
     if ending is not None:
         assert emulator_of(firmware)
         child.send_signal(ending)
-    child.wait(timeout=10)
+    child.wait(timeout=60)
     child.stdout.close()
     deadline = time.monotonic() + 5
     while emulator_of(firmware) and time.monotonic() < deadline:
