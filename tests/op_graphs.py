@@ -22,7 +22,10 @@ from rlx_edge.ir.ops import (
     Concat,
     Dequantize,
     DequantMatMul,
+    Expand,
     Layout,
+    Narrow,
+    Op,
     Pad,
     Pool,
     QConv2d,
@@ -32,7 +35,9 @@ from rlx_edge.ir.ops import (
     Reduce,
     ReduceOp,
     Reshape,
+    Reverse,
     SchemeKind,
+    Slice,
     Softmax,
     Transpose,
 )
@@ -256,6 +261,43 @@ def transpose_graphs(draw: Draw) -> Graph:
 
 
 @st.composite
+def narrow_graphs(draw: Draw) -> Graph:
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=5)))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    start = draw(st.integers(0, shape[axis] - 1))
+    return moving_graph("narrow", shape, Narrow(axis, start, draw(st.integers(1, shape[axis] - start))), draw)
+
+
+@st.composite
+def slice_graphs(draw: Draw) -> Graph:
+    shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    start, step = draw(st.integers(0, shape[axis] - 1)), draw(st.sampled_from([-3, -2, -1, 1, 2, 3]))
+    most = 1 + (start if step < 0 else shape[axis] - 1 - start) // abs(step)
+    return moving_graph("slice", shape, Slice(axis, start, draw(st.integers(1, most)), step), draw)
+
+
+@st.composite
+def expand_graphs(draw: Draw) -> Graph:
+    target = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    kept = target[draw(st.integers(0, len(target) - 1)) :]
+    return moving_graph("expand", tuple(draw(st.sampled_from([1, size])) for size in kept), Expand(target), draw)
+
+
+@st.composite
+def reverse_graphs(draw: Draw) -> Graph:
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    axes = draw(st.lists(st.integers(-len(shape), len(shape) - 1), max_size=4, unique_by=lambda a: a % len(shape)))
+    return moving_graph("reverse", shape, Reverse(tuple(axes)), draw)
+
+
+def moving_graph(name: str, shape: Shape, op: Op, draw: Draw) -> Graph:
+    builder = GraphBuilder(name)
+    quant = draw(params())
+    return builder.build([builder.add(op, [builder.input("x", activation(shape, quant))], "y", quant)])
+
+
+@st.composite
 def requantize_graphs(draw: Draw) -> Graph:
     shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
     builder = GraphBuilder("requantize")
@@ -369,6 +411,10 @@ OPS: dict[str, Callable[[], st.SearchStrategy[Graph]]] = {
     "pad": pad_graphs,
     "concat": concat_graphs,
     "transpose": transpose_graphs,
+    "narrow": narrow_graphs,
+    "slice": slice_graphs,
+    "expand": expand_graphs,
+    "reverse": reverse_graphs,
     "requantize": requantize_graphs,
     "clamp": clamp_graphs,
     "activation": activation_graphs,

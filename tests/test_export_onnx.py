@@ -28,7 +28,7 @@ from rlx_edge.reference import run
 DIGITS = Path(__file__).resolve().parents[1] / "examples" / "digits"
 
 EXACT = ("dense_onnx", "conv_onnx", "binary_onnx", "pool_onnx", "requantize_onnx", "softmax_onnx", "mean_onnx")
-MOVES = ("pad", "concat", "transpose", "clamp")
+MOVES = ("pad", "concat", "transpose", "clamp", "narrow", "slice", "expand", "reverse")
 
 
 def under_onnx(graph: Graph) -> Graph:

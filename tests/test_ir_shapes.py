@@ -224,6 +224,7 @@ BAD: list[tuple[Op, list[tuple[DType, Shape]], str]] = [
     (Slice(0, 0, 2, 0), [(F32, (3,))], "by 0"),
     (Expand((2,)), [(F32, (3,))], "do not broadcast"),
     (Expand((1,)), [(F32, (3,))], "does not expand"),
+    (Reverse((0, -2)), [(F32, (3, 2))], "one of them twice"),
     (Tile((0, 1)), [(F32, (3, 2))], "reps"),
     (Gather(0), [(F32, (3,)), (F32, (3,))], "i32 or i64"),
     (GatherElements(0), [(F32, (3, 2)), (I32, (3, 3))], "indices"),

@@ -115,7 +115,7 @@ def test_distance_of_portable_kernels(op: str, host_cases: HostCases) -> None:
         found += check_exact(graph, step, host_cases, run_all(graph, random_inputs(graph, data.draw(seeds))))
 
     check()
-    assert found or op == "transpose", "no output of this op ever lies over its input"
+    assert found or op in ("transpose", "slice", "expand", "reverse"), "no output of this op ever lies over its input"
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=[variant.name for variant in VARIANTS])

@@ -1,7 +1,7 @@
-/* rlx_transpose_s8: reorder the axes of a tensor of up to four axes.
+/* rlx_transpose_s8: elements of a tensor in another order, of up to four axes: transposed, sliced, turned around, repeated.
  *
  * y [row][d1][d2][d3]; element (row, i, j, k) is x.base[row*stride_0 + i*stride_1 + j*stride_2 + k*stride_3].
- * x must be dense (no ring). x and y must not overlap.
+ * Strides may be 0 or negative. x must be dense (no ring). A row of y must not lie on what it is read from.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #include "rlx_kernels.h"

@@ -107,6 +107,7 @@ TRANSPOSE = Kernel(
     "rlx_transpose_t",
     (),
     ("d1", "d2", "d3", "stride_0", "stride_1", "stride_2", "stride_3"),
+    order=order.strided_order,
 )
 COPY = Kernel("rlx_copy_s8", "rlx_copy_t", (), ("bytes",), order=order.copy_order)
 REQUANTIZE = Kernel(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rlx_edge.cgen import kernels
 from rlx_edge.cgen.plan import Call, View
-from rlx_edge.cgen.rows import image_views
 from rlx_edge.ir import Graph, Node
-from rlx_edge.ir.ops import Concat, Pad, Transpose
+from rlx_edge.ir.ops import Concat, Expand, Narrow, Pad, Reverse, Slice, Transpose
 from rlx_edge.reference.integer import pad_value
 
 
@@ -53,14 +53,58 @@ def pad(graph: Graph, node: Node) -> tuple[Call, ...]:
 
 
 def transpose(graph: Graph, node: Node) -> tuple[Call, ...]:
-    """Axes of size 1 are put in front until there are four."""
-    op, x = node.op, graph.nodes[node.inputs[0]]
-    assert isinstance(op, Transpose)
-    missing = 4 - len(op.perm)
-    shape = (1,) * missing + x.type.shape
-    perm = (*range(missing), *(axis + missing for axis in op.perm))
-    steps = [math.prod(shape[axis + 1 :]) for axis in range(4)]
-    d0, d1, d2, d3 = (shape[axis] for axis in perm)
-    params = dict(d1=d1, d2=d2, d3=d3) | {f"stride_{i}": steps[axis] for i, axis in enumerate(perm)}
-    (source, *_) = image_views(x.type, x.id)
+    assert isinstance(node.op, Transpose)
+    strides = _strides(graph, node)
+    return _strided(node, [strides[axis] for axis in node.op.perm])
+
+
+def narrow(graph: Graph, node: Node) -> tuple[Call, ...]:
+    """The rows of every index before the axis lie together: each is copied at once."""
+    assert isinstance(node.op, Narrow)
+    shape, axis = node.type.shape, node.op.axis % len(node.type.shape)
+    within = math.prod(shape[axis + 1 :])
+    pitch = graph.nodes[node.inputs[0]].type.shape[axis] * within
+    chunk = node.op.len * within
+    source = View(node.inputs[0], pitch, node.op.start * within)
+    return (Call(kernels.COPY, {"bytes": chunk}, (source,), View(node.id, chunk), math.prod(shape[:axis])),)
+
+
+def slice(graph: Graph, node: Node) -> tuple[Call, ...]:
+    assert isinstance(node.op, Slice)
+    strides, axis = _strides(graph, node), node.op.axis % len(node.type.shape)
+    first = node.op.start * strides[axis]
+    strides[axis] *= node.op.step
+    return _strided(node, strides, first)
+
+
+def reverse(graph: Graph, node: Node) -> tuple[Call, ...]:
+    assert isinstance(node.op, Reverse)
+    strides, first = _strides(graph, node), 0
+    for axis in node.op.axes:
+        first += (node.type.shape[axis] - 1) * strides[axis]
+        strides[axis] *= -1
+    return _strided(node, strides, first)
+
+
+def expand(graph: Graph, node: Node) -> tuple[Call, ...]:
+    assert isinstance(node.op, Expand)
+    shape, strides = graph.nodes[node.inputs[0]].type.shape, _strides(graph, node)
+    repeated = [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+    return _strided(node, [0] * (len(node.type.shape) - len(shape)) + repeated)
+
+
+def _strides(graph: Graph, node: Node) -> list[int]:
+    """Of the operand, in elements."""
+    shape = graph.nodes[node.inputs[0]].type.shape
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _strided(node: Node, strides: Sequence[int], first: int = 0) -> tuple[Call, ...]:
+    """Output element (i, j, ..) is element first + i * strides[0] + j * strides[1] + .. of the operand. Axes of size 1
+    are put in front until there are four."""
+    missing = 4 - len(strides)
+    d0, d1, d2, d3 = (1,) * missing + node.type.shape
+    params = dict(d1=d1, d2=d2, d3=d3)
+    params |= {f"stride_{i}": stride for i, stride in enumerate([0] * missing + list(strides))}
+    source = View(node.inputs[0], 0, first)
     return (Call(kernels.TRANSPOSE, params, (source,), View(node.id, d1 * d2 * d3), d0),)

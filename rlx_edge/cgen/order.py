@@ -22,7 +22,7 @@ Kernel authors pick one of these, by itself or through functools.partial:
 - sliding_order    depthwise by blocks of channels: each reads and writes its own channels only
 - pointwise_order  1x1 windows over rows that follow each other in memory: tiles may cross from one row into the next
 - rowwise_order    one row of each operand gives one row of output: matrix products
-- elementwise_order, binary_order, cast_order, copy_order, mean_order, softmax_order, pad_order
+- elementwise_order, binary_order, cast_order, copy_order, mean_order, softmax_order, pad_order, strided_order
 A kernel that declares none is taken to write everything before it reads anything, so nothing overlaps.
 """
 
@@ -294,6 +294,18 @@ def pad_order(call: Call) -> Accesses:
     inside = (source >= 0) & (source < p["in_h"])
     write = _Lane(OUTPUT, y * call.output.pitch, (y + 1) * call.output.pitch)
     return _woven([write, _Lane(0, source * pitch, np.where(inside, (source + 1) * pitch, NO_EVENT))])
+
+
+def strided_order(call: Call) -> Accesses:
+    """Each output row is written while the elements that it holds are read: from the least to the greatest place
+    (rlx_transpose_t, whose strides may be negative)."""
+    p = call.params
+    spans = [(p[f"d{i}"] - 1) * p[f"stride_{i}"] for i in (1, 2, 3)]
+    y = np.arange(call.first_row, call.rows)[:, None]
+    first = y * p["stride_0"] + sum(min(span, 0) for span in spans)
+    end = y * p["stride_0"] + sum(max(span, 0) for span in spans) + 1
+    pitch = call.output.pitch
+    return _woven([_Lane(OUTPUT, y * pitch, (y + 1) * pitch), _Lane(0, first, end)])
 
 
 def events(items: Sequence[tuple[int, int, int]]) -> Accesses:

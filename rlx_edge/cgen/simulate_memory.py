@@ -99,11 +99,11 @@ class Simulator:
 
     def _place(self, view: View, first: int, end: int) -> tuple[int, int, int]:
         """Address, number of the first byte in the tensor, and count, of bytes within a row of the view (or of a view
-        that is no ring)."""
+        that is no ring, before whose row 0 a kernel with negative strides may go)."""
         assert isinstance(view.base, int)
         name = self.names[view.base]
         byte = view.offset + first
-        if first < 0 or view.offset + end > self.sizes[view.base]:
+        if (first if view.ring else byte) < 0 or view.offset + end > self.sizes[view.base]:
             raise UnsafePlanError(f"{self.step} goes to bytes {byte} to {view.offset + end} of {name}, outside of it")
         row = first // view.pitch if view.ring else 0
         turned = (row % view.ring - row) * view.pitch if view.ring else 0

@@ -16,6 +16,8 @@ from rlx_edge.ir.ops import (
     Concat,
     Dequantize,
     DequantMatMul,
+    Expand,
+    Narrow,
     Op,
     Pad,
     Pool,
@@ -24,6 +26,8 @@ from rlx_edge.ir.ops import (
     Quantize,
     Reduce,
     Reshape,
+    Reverse,
+    Slice,
     Softmax,
     Transpose,
 )
@@ -85,6 +89,10 @@ PORTABLE_OPS: Mapping[type[Op], Support] = {
     Clamp: Support(_MOVING),
     Reshape: Support(_MOVING, (DType.I8, DType.F32)),
     Transpose: Support(_MOVING),
+    Narrow: Support(_MOVING),
+    Slice: Support(_MOVING),
+    Expand: Support(_MOVING),
+    Reverse: Support(_MOVING),
     Pad: Support((*_MOVING, checks.no_batch_padding)),
     Concat: Support(_MOVING),
 }

@@ -20,7 +20,9 @@ from rlx_edge.ir.ops import (
     Clamp,
     Concat,
     Dequantize,
+    Expand,
     Layout,
+    Narrow,
     Op,
     Pad,
     Pool,
@@ -30,6 +32,8 @@ from rlx_edge.ir.ops import (
     Reduce,
     ReduceOp,
     Reshape,
+    Reverse,
+    Slice,
     Softmax,
     Transpose,
 )
@@ -317,6 +321,41 @@ def concat(ex: Exporter, node: Node) -> None:
     ex.node("Concat", _moved(ex, node), node.name, axis=node.op.axis)
 
 
+def narrow(ex: Exporter, node: Node) -> None:
+    assert isinstance(node.op, Narrow)
+    _slice(ex, node, {node.op.axis: (node.op.start, node.op.len, 1)})
+
+
+def slice(ex: Exporter, node: Node) -> None:
+    assert isinstance(node.op, Slice)
+    _slice(ex, node, {node.op.axis: (node.op.start, node.op.len, node.op.step)})
+
+
+def reverse(ex: Exporter, node: Node) -> None:
+    assert isinstance(node.op, Reverse)
+    shape = node.type.shape
+    _slice(ex, node, {axis % len(shape): (shape[axis] - 1, shape[axis], -1) for axis in node.op.axes})
+
+
+def _slice(ex: Exporter, node: Node, picked: Mapping[int, tuple[int, int, int]]) -> None:
+    """`picked`: first element, count and step by axis. A negative end counts from the axis's end, so that one before
+    the first element is below any such count."""
+    ends = [first + count * step for first, count, step in picked.values()]
+    columns = {
+        "starts": [first for first, _, _ in picked.values()],
+        "ends": [end if end >= 0 else np.iinfo(np.int64).min for end in ends],
+        "axes": list(picked),
+        "steps": [step for _, _, step in picked.values()],
+    }
+    operands = [ex.constant(f"{node.name}.{name}", np.array(held, np.int64)) for name, held in columns.items()]
+    ex.node("Slice", [*_moved(ex, node), *operands], node.name)
+
+
+def expand(ex: Exporter, node: Node) -> None:
+    shape = ex.constant(f"{node.name}.shape", np.array(node.type.shape, np.int64))
+    ex.node("Expand", [*_moved(ex, node), shape], node.name)
+
+
 OPS: Mapping[type[Op], Callable[[Exporter, Node], None]] = {
     QConv2d: conv,
     QMatMul: dense,
@@ -332,4 +371,8 @@ OPS: Mapping[type[Op], Callable[[Exporter, Node], None]] = {
     Reshape: reshape,
     Transpose: transpose,
     Concat: concat,
+    Narrow: narrow,
+    Slice: slice,
+    Expand: expand,
+    Reverse: reverse,
 }

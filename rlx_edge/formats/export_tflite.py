@@ -8,7 +8,8 @@ from rlx_edge.errors import UnsupportedError
 from rlx_edge.files import replacing
 from rlx_edge.formats.export_tflite_context import Exporter
 from rlx_edge.formats.export_tflite_file import write_model
-from rlx_edge.formats.export_tflite_ops import EXPORTERS, MOVES
+from rlx_edge.formats.export_tflite_moves import MOVES
+from rlx_edge.formats.export_tflite_ops import EXPORTERS
 from rlx_edge.ir import DType, Graph, Node, Requant, verify
 from rlx_edge.ir.ops import Constant, Input, Param, Quantize
 

@@ -28,6 +28,7 @@ INT8_VERSIONS: Mapping[str, int] = {
     "FULLY_CONNECTED": 4,
     **dict.fromkeys(("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "AVERAGE_POOL_2D", "MAX_POOL_2D", "MEAN"), 2),
     **dict.fromkeys(("SOFTMAX", "PAD", "PADV2", "CONCATENATION", "TRANSPOSE", "DEQUANTIZE"), 2),
+    **dict.fromkeys(("SLICE", "STRIDED_SLICE", "SPLIT", "UNPACK", "PACK", "MIRROR_PAD", "TILE", "BROADCAST_TO"), 2),
     **dict.fromkeys(("GATHER", "LOGISTIC", "TANH", "ABS", "RELU"), 2),
     "CAST": 3,
 }

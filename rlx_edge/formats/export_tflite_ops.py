@@ -6,7 +6,7 @@ exporter adds which node it was and goes on, so that one message lists everythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from rlx_edge.formats.export_tflite_context import (
     missing_bounds,
     quant_of,
 )
+from rlx_edge.formats.export_tflite_moves import MOVES
 from rlx_edge.formats.export_tflite_windows import conv, dense, pool
 from rlx_edge.formats.tflite_fused import codes_of
 from rlx_edge.ir import DType, FrozenTable, Node, QuantParams, Requant, TensorType
@@ -29,23 +30,16 @@ from rlx_edge.ir.ops import (
     Binary,
     BinaryOp,
     Clamp,
-    Concat,
     Dequantize,
     Op,
-    Pad,
     Pool,
     QConv2d,
     QMatMul,
     Quantize,
     Reduce,
     ReduceOp,
-    Reshape,
     Softmax,
-    Transpose,
 )
-
-MAX_CONCAT_OPERANDS = 10
-"""Of tflite-micro's CONCATENATION."""
 
 SUM_HEADROOM = 1 << 20
 """ADD and SUB shift left by 20 bits; their kernels need a last multiplier below 1."""
@@ -176,56 +170,6 @@ def _look_up(ex: Exporter, node: Node, op: Activation) -> None:
     ex.emit("GATHER", [table, position], ex.tensor(node), "GatherOptions")
 
 
-# ---- Moving elements ------------------------------------------------------------------------------------------------
-
-
-def _require_equal_parameters(ex: Exporter, node: Node) -> None:
-    differ = [o.name for o in ex.graph.operands(node) if o.type.quant != node.type.quant]
-    if differ:
-        raise UnsupportedError(f"operands {differ} with parameters other than the output's; requantize explicitly")
-
-
-def reshape(ex: Exporter, node: Node) -> None:
-    _require_equal_parameters(ex, node)
-    shape = ex.integers(node.type.shape, "shape")
-    ex.emit("RESHAPE", [*ex.operands(node), shape], ex.tensor(node), "ReshapeOptions", NewShape=node.type.shape)
-
-
-def transpose(ex: Exporter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, Transpose)
-    _require_equal_parameters(ex, node)
-    ex.emit("TRANSPOSE", [*ex.operands(node), ex.integers(op.perm, "perm")], ex.tensor(node), "TransposeOptions")
-
-
-def pad(ex: Exporter, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, Pad)
-    _require_equal_parameters(ex, node)
-    value = op.value if node.type.quant is None else codes_of((op.value,), node.type.quant)[0]
-    ex.emit_pad(node, ex.operands(node)[0], op.pads, value, ex.tensor(node))
-
-
-def concat(ex: Exporter, node: Node) -> None:
-    """Many operands are joined in groups, as many at a time as kernels take."""
-    op = node.op
-    assert isinstance(op, Concat)
-    _require_equal_parameters(ex, node)
-    axis = op.axis % len(node.type.shape)
-    parts = ex.operands(node)
-    while len(parts) > MAX_CONCAT_OPERANDS:
-        group, parts = parts[:MAX_CONCAT_OPERANDS], parts[MAX_CONCAT_OPERANDS:]
-        shape = list(node.type.shape)
-        shape[axis] = sum(ex.tensors[index].shape[axis] for index in group)
-        joined = ex.scratch(node, "joined", TensorType(tuple(shape), node.type.dtype, node.type.quant))
-        parts = [_emit_concat(ex, group, joined, axis), *parts]
-    _emit_concat(ex, parts, ex.tensor(node), axis)
-
-
-def _emit_concat(ex: Exporter, parts: Sequence[int], output: int, axis: int) -> int:
-    return ex.emit("CONCATENATION", parts, output, "ConcatenationOptions", Axis=axis)
-
-
 EXPORTERS: Mapping[type[Op], Callable[[Exporter, Node], None]] = {
     QConv2d: conv,
     QMatMul: dense,
@@ -237,12 +181,6 @@ EXPORTERS: Mapping[type[Op], Callable[[Exporter, Node], None]] = {
     Softmax: softmax,
     Clamp: clamp,
     Activation: activation,
-    Reshape: reshape,
-    Transpose: transpose,
-    Pad: pad,
-    Concat: concat,
+    **MOVES,
 }
 """Every op kind that is exported."""
-
-MOVES: tuple[type[Op], ...] = (Reshape, Transpose, Pad, Concat)
-"""Ops that are exported on float32 as well, around an int8 core."""

@@ -13,6 +13,7 @@ from rlx_edge.formats.tflite_fold import fold
 from rlx_edge.formats.tflite_moves import Builder
 from rlx_edge.formats.tflite_ops import BUILDERS
 from rlx_edge.formats.tflite_rewrite import rewritten
+from rlx_edge.formats.tflite_slices import PARTS
 from rlx_edge.ir import DType, Graph, Requant, TensorType
 from rlx_edge.ir.ops import ShapeError
 
@@ -78,10 +79,12 @@ def _import_operator(importer: Importer, operator: FileOperator) -> list[str]:
             importer.folded[operator.outputs[0]] = folded
             return []
         builder = _builder(ctx)
-        if len(operator.outputs) != 1:
+        if len(operator.outputs) != 1 and operator.kind not in PARTS:
             raise ModelError(f"{importer.where} is damaged: {ctx.describe()} has {len(operator.outputs)} outputs")
-        importer.record(operator.outputs[0], builder(ctx))
-        _check_declared(ctx)
+        for position, index in enumerate(operator.outputs):
+            part = OpContext(importer, operator, position)
+            importer.record(index, builder(part))
+            _check_declared(part)
     except UnsupportedError as error:
         problems.append(f"{ctx.describe()}: {error}")
         for index in operator.outputs:
@@ -105,8 +108,8 @@ def _builder(ctx: OpContext) -> Builder:
 
 
 def _check_declared(ctx: OpContext) -> None:
-    declared = ctx.importer.type_of(ctx.operator.outputs[0])
-    found = ctx.type(ctx.importer.nodes[ctx.operator.outputs[0]])
+    index = ctx.operator.outputs[ctx.position]
+    declared, found = ctx.importer.type_of(index), ctx.type(ctx.importer.nodes[index])
     if (found.shape, found.dtype) != (declared.shape, declared.dtype):
         raise ModelError(
             f"{ctx.importer.where}: {ctx.describe()} is declared {declared.dtype.value}{list(declared.shape)}, "

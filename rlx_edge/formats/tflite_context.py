@@ -157,12 +157,16 @@ class Importer:
 
 
 class OpContext:
-    """One operator, as its builder sees it. Operands are counted from 0; builders return the output's node."""
+    """One operator, as its builder sees it. Operands are counted from 0; builders return the output's node.
 
-    def __init__(self, importer: Importer, operator: FileOperator) -> None:
+    `position`: which of its outputs is built.
+    """
+
+    def __init__(self, importer: Importer, operator: FileOperator, position: int = 0) -> None:
         self.importer = importer
         self.operator = operator
-        self.output = importer.model.tensors[operator.outputs[0]]
+        self.position = position
+        self.output = importer.model.tensors[operator.outputs[position]]
 
     @property
     def requant(self) -> Requant:
@@ -202,7 +206,7 @@ class OpContext:
 
     def output_type(self, dtype: DType = DType.I8) -> TensorType:
         """The output's declared type. Raises UnsupportedError unless it has this dtype, and one scale if INT8."""
-        declared = self.importer.type_of(self.operator.outputs[0])
+        declared = self.importer.type_of(self.operator.outputs[self.position])
         self._check(declared, self.output.name, dtype)
         return declared
 

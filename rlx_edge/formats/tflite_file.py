@@ -45,6 +45,7 @@ OPTION_FIELDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
     "PACK": ("PackOptions", ("Axis",)),
     "UNPACK": ("UnpackOptions", ("Axis",)),
+    "MIRROR_PAD": ("MirrorPadOptions", ("Mode",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask"),

@@ -25,6 +25,7 @@ from rlx_edge.formats.tflite_shapes import (
     reduced_axes,
     softmax_beta,
 )
+from rlx_edge.formats.tflite_slices import PARTS, SLICES
 from rlx_edge.ir import Array, DType
 from rlx_edge.ir.ops import (
     Activation,
@@ -263,5 +264,7 @@ FLOAT_BUILDERS: Mapping[str, Builder] = {
     "PRELU": prelu,
     "GELU": gelu,
     **MOVES,
+    **SLICES,
+    **PARTS,
 }
 """Every operator that is imported on FLOAT32 tensors, by its name in the schema."""

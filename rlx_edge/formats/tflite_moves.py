@@ -81,37 +81,6 @@ def concatenation(ctx: OpContext) -> int:
     return ctx.add(Concat(axis + rank if axis < 0 else axis), [x for x, _ in operands], operands[0][1])
 
 
-def whole(ctx: OpContext) -> int:
-    """A slice, a split or a pack that takes everything there is: only the shape may change, by axes of size 1."""
-    x, _ = moved_input(ctx)
-    before, after = ctx.type(x), ctx.output_type(ctx.type(x).dtype)
-    if len(ctx.operator.outputs) > 1 or before.elements != after.elements:
-        raise UnsupportedError(f"it takes a part of {before}; only what takes the whole tensor is supported")
-    if len(_computed(ctx)) > 1:
-        raise UnsupportedError("operands that the model computes, other than the first")
-    if [d for d in before.shape if d != 1] != [d for d in after.shape if d != 1]:
-        raise ModelError(f"{ctx.describe()}: {list(before.shape)} does not become {list(after.shape)}")
-    return _reshaped(ctx)
-
-
-def _computed(ctx: OpContext) -> list[int]:
-    """The operands that are no constants."""
-    return [index for index in ctx.operator.inputs if index >= 0 and ctx.importer.values(index) is None]
-
-
-def pack(ctx: OpContext) -> int:
-    if len(ctx.operator.inputs) != 1:
-        raise UnsupportedError(f"{len(ctx.operator.inputs)} operands that the model computes (one is supported)")
-    return whole(ctx)
-
-
-def strided_slice(ctx: OpContext) -> int:
-    strides, _ = ctx.integers(3, "strides")
-    if any(step < 0 for step in strides):
-        raise UnsupportedError(f"negative strides {strides}")
-    return whole(ctx)
-
-
 MOVES: Mapping[str, Builder] = {
     "RESHAPE": reshape,
     "SQUEEZE": _reshaped,
@@ -120,9 +89,5 @@ MOVES: Mapping[str, Builder] = {
     "PAD": pad,
     "PADV2": pad,
     "CONCATENATION": concatenation,
-    "PACK": pack,
-    "UNPACK": whole,
-    "SLICE": whole,
-    "STRIDED_SLICE": strided_slice,
 }
 """Operators of INT8 and FLOAT32 tensors alike."""

@@ -22,6 +22,7 @@ from rlx_edge.formats.tflite_shapes import (
     reduced_axes,
     softmax_beta,
 )
+from rlx_edge.formats.tflite_slices import PARTS, SLICES
 from rlx_edge.ir import Array, DType, QuantParams, real_multipliers
 from rlx_edge.ir.ops import (
     Binary,
@@ -205,5 +206,7 @@ BUILDERS: Mapping[str, Builder] = {
     "DEQUANTIZE": dequantize,
     **INT8_FUNCTIONS,
     **MOVES,
+    **SLICES,
+    **PARTS,
 }
 """Every operator that is imported on INT8 tensors, by its name in the schema."""

@@ -178,6 +178,13 @@ class GraphBuilder:
         """Give a node the channel map of the node that it stands for."""
         self._nodes[node_id] = replace(self._nodes[node_id], channels=channels)
 
+    def rename(self, node_id: int, name: str, sources: Sequence[str] = ()) -> None:
+        """Give a computed node the name, and the sources, of the node that it stands for."""
+        node = self._nodes[node_id]
+        if not isinstance(node.op, Declared):
+            self._nodes[node_id] = replace(node, name=self._unique(name), sources=tuple(sources))
+            self._names.add(self._nodes[node_id].name)
+
     def _append(
         self,
         op: Op,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rlx_edge.ir import Graph, Node
 from rlx_edge.ir.ops import (
+    MOVES,
     Activation,
     ActivationFn,
     Binary,
@@ -18,9 +19,7 @@ from rlx_edge.ir.ops import (
     Pool,
     Reduce,
     ReduceOp,
-    Reshape,
     Softmax,
-    Transpose,
 )
 
 Bounds = tuple[float, float]
@@ -124,7 +123,5 @@ _RULES: dict[type[Op], Callable[[Node, Sequence[Bounds]], Bounds]] = {
     Pool: _pool,
     Reduce: _reduce,
     Pad: _pad,
-    Reshape: _moved,
-    Transpose: _moved,
-    Concat: _moved,
+    **dict.fromkeys((*MOVES, Concat), _moved),
 }

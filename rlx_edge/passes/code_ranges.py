@@ -16,9 +16,11 @@ from rlx_edge.ir.ops import (
     Binary,
     BinaryOp,
     Concat,
+    Expand,
     Input,
     Layout,
     Leaf,
+    Narrow,
     Op,
     Pad,
     PadMode,
@@ -29,6 +31,8 @@ from rlx_edge.ir.ops import (
     Reduce,
     ReduceOp,
     Reshape,
+    Reverse,
+    Slice,
     Transpose,
 )
 from rlx_edge.passes.code_functions import function_of, holds_codes, table_of
@@ -206,6 +210,10 @@ def _transpose(graph: Graph, node: Node, operands: list[Codes]) -> Codes:
     return operands[0] if last_stays else operands[0].overall(node.type.shape[-1])
 
 
+def _moved(graph: Graph, node: Node, operands: list[Codes]) -> Codes:
+    return operands[0].overall(node.type.shape[-1])
+
+
 def _pad(graph: Graph, node: Node, operands: list[Codes]) -> Codes | None:
     assert isinstance(node.op, Pad)
     if node.op.mode is not PadMode.CONSTANT:
@@ -231,6 +239,7 @@ _RULES: dict[type[Op], Callable[[Graph, Node, list[Codes]], Codes | None]] = {
     Reduce: _mean,
     Reshape: _reshape,
     Transpose: _transpose,
+    **dict.fromkeys((Narrow, Slice, Expand, Reverse), _moved),
     Pad: _pad,
     Concat: _concat,
 }

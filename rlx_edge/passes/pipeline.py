@@ -12,6 +12,7 @@ from rlx_edge.passes.clamp_codes import clamp_codes
 from rlx_edge.passes.clamp_early import clamp_early
 from rlx_edge.passes.clean_shapes import clean_shapes
 from rlx_edge.passes.crop_kernels import crop_kernels
+from rlx_edge.passes.decompose import decompose
 from rlx_edge.passes.expand_dequant import expand_dequant
 from rlx_edge.passes.finite_masks import finite_masks
 from rlx_edge.passes.fold_batchnorm import fold_batchnorm
@@ -49,6 +50,7 @@ PREPARE: tuple[Pass, ...] = (
     fold_batchnorm,  # The bias that fold_scale_ahead made, with the layer's own.
     clamp_early,
     to_nhwc,
+    decompose,  # In the layout that stays: what it makes may work in one alone.
     scale_to_depthwise,
     fold_pad,
     clean_shapes,
@@ -59,6 +61,7 @@ CLEAN: tuple[Pass, ...] = (remove_dead, fold_constants, clean_shapes, share_comm
 """What any graph may go through: every output keeps its bits, on int8 too."""
 
 LEAN: tuple[Pass, ...] = (
+    decompose,
     clamp_codes,  # Before merge_tables: a clamp within a convolution costs less than a look-up.
     fold_code_pads,
     merge_tables,

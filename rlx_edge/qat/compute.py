@@ -16,6 +16,7 @@ from torch import Tensor
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import Node
 from rlx_edge.ir.ops import (
+    MOVES,
     Activation,
     ActivationFn,
     Binary,
@@ -23,8 +24,10 @@ from rlx_edge.ir.ops import (
     Clamp,
     Concat,
     Conv,
+    Expand,
     Layout,
     MatMul,
+    Narrow,
     Op,
     Pad,
     PadMode,
@@ -32,6 +35,8 @@ from rlx_edge.ir.ops import (
     Reduce,
     ReduceOp,
     Reshape,
+    Reverse,
+    Slice,
     Softmax,
     Transpose,
 )
@@ -128,6 +133,18 @@ def pad(op: Pad, x: Tensor) -> Tensor:
     return F.pad(x, sides, value=op.value)
 
 
+def moved(op: Op, x: Tensor) -> Tensor:
+    """A part of a tensor, or its elements in another order or several times; the first axis, the batch, stays."""
+    if isinstance(op, Narrow):
+        return x.narrow(op.axis, op.start, op.len)
+    if isinstance(op, Slice):
+        return x.index_select(op.axis, op.start + op.step * torch.arange(op.len, device=x.device))
+    if isinstance(op, Expand):
+        return x.expand(-1, *op.target_shape[1:])
+    assert isinstance(op, Reverse)
+    return x.flip(op.axes)
+
+
 def compute(node: Node, x: Sequence[Tensor]) -> Tensor:
     """A node without weights on the values of its operands."""
     op: Op = node.op
@@ -147,6 +164,8 @@ def compute(node: Node, x: Sequence[Tensor]) -> Tensor:
         return x[0].reshape(x[0].shape[0], *node.type.shape[1:])
     if isinstance(op, Transpose):
         return x[0].permute(op.perm)
+    if isinstance(op, MOVES):
+        return moved(op, x[0])
     if isinstance(op, Pad):
         return pad(op, x[0])
     assert isinstance(op, Concat)
@@ -163,7 +182,7 @@ def problem(op: Op) -> str | None:
         return None if op.op is ReduceOp.MEAN else f"a reduction by {op.op.value}"
     if isinstance(op, Pad):
         return None if op.mode is PadMode.CONSTANT else f"padding in mode {op.mode.value}"
-    kinds = (Conv, MatMul, Clamp, Pool, Softmax, Reshape, Transpose, Concat)
+    kinds = (Conv, MatMul, Clamp, Pool, Softmax, Concat, *MOVES)
     return None if isinstance(op, kinds) else op.kind_name
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlx_edge.ir import Array, Graph, Node, Requant, with_batch
-from rlx_edge.ir.ops import Concat, Conv, Input, Pool, ReduceOp, Softmax
+from rlx_edge.ir.ops import MOVES, Concat, Conv, Input, Pool, ReduceOp, Softmax
 from rlx_edge.passes.rebuild import channel_axis
 from rlx_edge.qat import compute
 from rlx_edge.qat.autograd import quantize_affine, straight
@@ -21,7 +21,7 @@ from rlx_edge.qat.layer import RATES, QatLayer
 from rlx_edge.qat.rounding import TWICE, multiplier_of, right_shift, table_of
 from rlx_edge.quant.assign import Assignment, float_bias, float_weights, weight_axis
 from rlx_edge.quant.quantize import refuse_unsupported
-from rlx_edge.quant.simulate import MOVES, Simulation, fake_quantize
+from rlx_edge.quant.simulate import Simulation, fake_quantize
 
 Taps = MutableMapping[str, Tensor]
 """Filled, where given, with each layer's result before bounds and rounding, by the layer's name."""

@@ -14,6 +14,7 @@ import numpy as np
 from rlx_edge.errors import ModelError
 from rlx_edge.ir import Array, Graph, Node, QuantParams
 from rlx_edge.ir.ops import (
+    MOVES,
     Activation,
     ActivationFn,
     Binary,
@@ -26,9 +27,7 @@ from rlx_edge.ir.ops import (
     Pad,
     Pool,
     Reduce,
-    Reshape,
     Softmax,
-    Transpose,
 )
 from rlx_edge.passes.fuse import Fusion, find_fusions, fused_away
 from rlx_edge.passes.rebuild import only_user
@@ -46,7 +45,7 @@ from rlx_edge.quant.widths import PER_TENSOR, LayerRule, rules_of
 OWN_RANGE: tuple[type[Op], ...] = (Input, Conv, MatMul, Binary, Activation, Clamp, Reduce, Concat)
 """Ops whose output gets parameters of its own."""
 
-OPERANDS: tuple[type[Op], ...] = (Pool, Reshape, Transpose)
+OPERANDS: tuple[type[Op], ...] = (Pool, *MOVES)
 """Ops whose output keeps the operand's parameters: each output value is, or lies among, operand values."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rlx_edge.coverage import REACH, SHARE, Coverage, coverage
 from rlx_edge.data import Data
 from rlx_edge.ir import Array, DType, Graph, Node
-from rlx_edge.ir.ops import Leaf, Pad, QConv2d, QMatMul, Reshape, Transpose
+from rlx_edge.ir.ops import MOVES, Leaf, Pad, QConv2d, QMatMul
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.quant.assign import fixed_params
@@ -48,7 +48,7 @@ SENSITIVITY_WORK = 200_000_000
 POOR_DB = 10.0
 """An output below this is worth a line."""
 
-NO_LAYERS = (Leaf, Reshape, Transpose, Pad)
+NO_LAYERS = (Leaf, *MOVES, Pad)
 """Inputs and constants, and ops that round nothing."""
 
 FIXED, OPERANDS, READERS = "fixed", "operand's", "reader's"

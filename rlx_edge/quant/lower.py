@@ -10,6 +10,7 @@ import numpy as np
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, GraphBuilder, Node, QuantParams, Requant, TensorType, real_multipliers
 from rlx_edge.ir.ops import (
+    MOVES,
     Activation,
     Binary,
     Clamp,
@@ -218,8 +219,7 @@ LOWER: dict[type[Op], Callable[[Lowering, Node], int]] = {
     Pool: _pool,
     Reduce: _reduce,
     Softmax: _softmax,
-    Reshape: _same_params,
-    Transpose: _same_params,
+    **dict.fromkeys(MOVES, _same_params),
     Pad: _same_params,
     Concat: _same_params,
 }

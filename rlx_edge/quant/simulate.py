@@ -12,15 +12,12 @@ from copy import copy
 import numpy as np
 
 from rlx_edge.ir import Array, Graph, Node, QuantParams
-from rlx_edge.ir.ops import Concat, Input, Leaf, Reshape, Transpose
+from rlx_edge.ir.ops import MOVES, Concat, Input, Leaf
 from rlx_edge.passes.fuse import Fusion, fused_away
 from rlx_edge.passes.rebuild import channel_axis
 from rlx_edge.quant.assign import Assignment, float_bias, float_weights
 from rlx_edge.quant.schemes import QuantizedWeights
 from rlx_edge.reference.fast import evaluate
-
-MOVES = (Reshape, Transpose)
-"""Ops whose result holds the operand's values at the operand's parameters."""
 
 
 def fake_quantize(values: Array, quant: QuantParams) -> Array:

@@ -136,6 +136,12 @@ INT8: dict[type[Op], OpFunction] = {
     Softmax: integer.softmax,
     Reshape: moving.reshape,
     Transpose: moving.transpose,
+    Narrow: moving.narrow,
+    Slice: moving.slice,
+    Expand: moving.expand,
+    Reverse: moving.reverse,
+    Tile: moving.tile,
+    Gather: moving.gather,
     Pad: integer.pad,
     Concat: moving.concat,
 }

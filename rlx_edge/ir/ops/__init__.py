@@ -55,6 +55,9 @@ from rlx_edge.ir.ops.shape import (
     Trilu,
 )
 
+MOVES = (Reshape, Transpose, Narrow, Slice, Expand, Reverse)
+"""Ops of one operand whose every output element is one of the operand's."""
+
 ALL: tuple[type[Op], ...] = (
     *(Input, Param, Constant),
     *(Quantize, Dequantize, QMatMul, QConv2d, DequantMatMul),
@@ -75,6 +78,7 @@ __all__ = [
     "ALL",
     "BY_KIND",
     "EMA",
+    "MOVES",
     "Activation",
     "ActivationFn",
     "ArgMax",

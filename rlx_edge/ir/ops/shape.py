@@ -176,8 +176,9 @@ class Reverse(Op):
     axes: tuple[int, ...]
 
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
-        for axis in self.axes:
-            normalize_axis(axis, len(operands[0].shape))
+        axes = [normalize_axis(axis, len(operands[0].shape)) for axis in self.axes]
+        if len(set(axes)) < len(axes):
+            raise ShapeError(f"axes {list(self.axes)}, one of them twice")
         return operands[0].shape, operands[0].dtype
 
 
