@@ -12,7 +12,7 @@ QAT_TESTS := tests/test_qat_*.py tests/test_pytorch.py
 # Inputs for `make fuzz`.
 RUNS ?= 10000000
 
-.PHONY: help setup demo test test-long test-qat torch lint fuzz bench bench-check bench-accuracy bench-qat bench-calibration fit-costs onnx-coverage boards readme clean
+.PHONY: help setup demo test test-long test-qat torch lint fuzz bench bench-check bench-accuracy bench-qat bench-calibration fit-costs onnx-coverage ops boards readme clean
 
 help:
 	@echo 'make demo       a network that reads digits, from ONNX to an emulated board'
@@ -28,6 +28,7 @@ help:
 	@echo 'make bench-calibration  time and memory of calibration (needs ../shared)'
 	@echo 'make fit-costs  the cost model, from measurements of all kernels on all cores'
 	@echo 'make onnx-coverage  docs/onnx-coverage.md, from the node tests of the onnx package'
+	@echo 'make ops        docs/ops.md, what can be done with each kind of op'
 	@echo 'make boards     the digits example for every board, and the tables of docs/boards.md'
 	@echo 'make readme     the output of the demo, written into README.md'
 	@echo 'make setup      Debian packages (as root, or with sudo where it asks no password) and .venv'
@@ -94,6 +95,9 @@ fit-costs: $(READY)
 
 onnx-coverage: $(READY)
 	PYTHONPATH=tests $(BIN)/python scripts/onnx_coverage.py
+
+ops: $(READY)
+	$(BIN)/python scripts/ops_page.py
 
 boards: $(READY)
 	PYTHONPATH=tests $(BIN)/python scripts/boards_page.py

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import Draw, activation, params, random_inputs, seeds
 
+from rlx_edge.cgen.bundle import generate
+from rlx_edge.cgen.host import HostModel
 from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, TensorType
-from rlx_edge.ir.ops import Gather, Op, Pad, PadMode, Tile
+from rlx_edge.ir.batch import sample_shape
+from rlx_edge.ir.ops import Activation, ActivationFn, Clamp, Gather, Op, Pad, PadMode, Tile, Trilu
+from rlx_edge.ir.ops.fused import (
+    FusedConvBiasAct,
+    FusedMatMulBiasAct,
+    FusedMatMulResidual,
+    FusedResidualLN,
+    FusedResidualRmsNorm,
+    FusedSwiGLU,
+)
+from rlx_edge.ir.ops.modulation import LayerNorm2d
+from rlx_edge.ir.ops.ordering import Histogram, Roll
+from rlx_edge.ir.ops.pointwise import StopGradient
+from rlx_edge.ir.ops.regions import (
+    BatchElementwiseRegion,
+    ChainOperand,
+    ChainStep,
+    ElementwiseRegion,
+    Source,
+    TransformRegion,
+)
+from rlx_edge.ir.ops.volumes import Interpolate3d, ResizeNearest2x
+from rlx_edge.passes import unfuse as unfused
 from rlx_edge.passes.decompose import RULES, decompose
+from rlx_edge.passes.unfuse import unfuse
 from rlx_edge.reference.run import run
 
 NUMPY_MODES = {PadMode.REFLECT: "reflect", PadMode.REPLICATE: "edge", PadMode.CIRCULAR: "wrap"}
@@ -75,3 +102,78 @@ def decomposed_by_numpy(graph: Graph, x: np.ndarray) -> np.ndarray:
         return np.take(x, graph.params["indices"], axis=node.op.axis)
     assert isinstance(node.op, Pad)
     return np.pad(x, node.op.pads, mode=NUMPY_MODES[node.op.mode])
+
+
+F32 = DType.F32
+CHAIN = (ChainStep(Activation(ActivationFn.RELU), (ChainOperand(Source.INPUT, 0),)),)
+DOUBLED = (ChainStep(ResizeNearest2x(), (ChainOperand(Source.INPUT, 0),)),)
+MODULI = (0,) * 16
+
+SAMPLES: list[tuple[Op, list[tuple[int, ...]], tuple[int, ...] | None]] = [
+    (FusedSwiGLU(None, True), [(2, 6)], None),
+    (FusedMatMulBiasAct(ActivationFn.RELU), [(2, 3), (3, 4), (4,)], None),
+    (FusedMatMulResidual(), [(2, 3), (3, 4), (2, 4)], None),
+    (
+        FusedConvBiasAct((3, 3), (1, 1), (1, 1), (1, 1), 1, None, True),
+        [(1, 2, 4, 4), (3, 2, 3, 3), (3,), (1, 3, 4, 4)],
+        None,
+    ),
+    (FusedResidualLN(True, 1e-5), [(2, 3), (2, 3), (3,), (3,), (3,)], None),
+    (FusedResidualRmsNorm(False, 1e-5), [(2, 3), (2, 3), (3,), (3,)], None),
+    (LayerNorm2d(1e-5), [(1, 3, 2, 2), (3,), (3,)], None),
+    (ElementwiseRegion(CHAIN, 1, 0, MODULI), [(2, 3)], None),
+    (BatchElementwiseRegion(CHAIN, 2, 0, MODULI), [(2, 3), (2, 3)], (4, 3)),
+    (TransformRegion(DOUBLED, 1), [(1, 2, 3, 3)], None),
+    (Roll((1, -2), (0, 1)), [(3, 4)], None),
+    (Roll((3,), (0,)), [(3, 4)], None),
+    (ResizeNearest2x(), [(1, 2, 3, 3)], None),
+    (Interpolate3d((3, 2, 5)), [(1, 1, 2, 4, 3)], None),
+    (StopGradient(), [(2, 3)], None),
+    (Trilu(True, -1), [(2, 3, 4)], None),
+    (Histogram(4, -1.0, 1.0), [(5, 6)], None),
+    (Tile((2, 1)), [(2, 3)], None),
+    (Pad(((1, 2), (0, 1)), PadMode.REFLECT), [(3, 4)], None),
+]
+"""An op that each rule replaces, the shapes of its operands, and that of the result where it is declared."""
+
+
+def name_of(value: object) -> str:
+    return value.kind_name if isinstance(value, Op) else ""
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "declared"), SAMPLES, ids=lambda value: value.kind_name if isinstance(value, Op) else ""
+)
+def test_every_rule_replaces_its_kind(op: Op, shapes: list[tuple[int, ...]], declared: tuple[int, ...] | None) -> None:
+    builder = GraphBuilder("one")
+    inputs = [builder.input(f"x{i}", TensorType(shape, F32)) for i, shape in enumerate(shapes)]
+    node = builder.add(op, inputs, "y", type=None if declared is None else TensorType(declared, F32))
+    graph = builder.build([node])
+    made = decompose(unfuse(graph))
+    assert not {type(node.op) for node in made.nodes} & {*unfused.RULES, *set(RULES) - {Pad}}
+    assert made.output_nodes[0].name == "y" and made.output_nodes[0].type == graph.output_nodes[0].type
+    values = {n.name: np.random.default_rng(1).normal(size=n.type.shape).astype(np.float32) for n in graph.inputs}
+    np.testing.assert_array_equal(run(made, values)["y"], run(graph, values)["y"])
+
+
+def test_every_rule_has_a_sample() -> None:
+    assert {type(op) for op, _, _ in SAMPLES} | {Gather} == {*unfused.RULES, *RULES}
+
+
+MOVING = (Roll, ResizeNearest2x, TransformRegion, StopGradient, Tile, Pad)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape"), [(op, shapes[0]) for op, shapes, _ in SAMPLES if isinstance(op, MOVING)], ids=name_of
+)
+def test_moves_of_int8_run_in_c(op: Op, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """The op after another, generated for the host: the bits of the reference on the op itself."""
+    quant = QuantParams.per_tensor(0.5, 3)
+    builder = GraphBuilder("one")
+    x = builder.input("x", activation(shape, quant))
+    first = builder.add(Clamp(-30.0, 30.0), [x], "first", quant)
+    graph = builder.build([builder.add(op, [first], "y", quant)])
+    values = {"x": np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)}
+    (model,) = generate({"one": graph}, tmp_path / "bundle")
+    found = HostModel(model).run({"x": values["x"].reshape(1, *sample_shape(shape))})["y"]
+    np.testing.assert_array_equal(found.reshape(graph.output_nodes[0].type.shape), run(graph, values)["y"])

@@ -1,54 +1,19 @@
-"""Ops made of others that targets and quantization know, with the same result to the last bit, on int8 too."""
+"""Moves that targets lack, made of those that they have: the same elements, on int8 too."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 
-from rlx_edge.ir import Graph, GraphBuilder, Node
-from rlx_edge.ir.ops import Concat, Expand, Gather, Narrow, Op, Pad, PadMode, Reshape, Reverse, Slice, Tile
-from rlx_edge.passes.rebuild import Ids, rebuild
+import numpy as np
+
+from rlx_edge.ir import Array, Graph
+from rlx_edge.ir.ops import Expand, Gather, Op, Pad, PadMode, Reshape, Reverse, Slice, Tile
+from rlx_edge.passes.parts import PartRule, Parts, replace_kinds
 
 
 def decompose(graph: Graph) -> Graph:
-    """The same function without the kinds of RULES, wherever these have an exact form."""
-    return rebuild(graph, _replace)
-
-
-def _replace(graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> int | None:
-    rule, before = RULES.get(type(node.op)), len(builder)
-    made = None if rule is None else rule(Parts(graph, node, builder, ids))
-    if made is not None and made >= before:
-        builder.rename(made, node.name, node.sources)
-    return made
-
-
-class Parts:
-    """What one node is replaced by, in the making: every part has the node's quantization parameters."""
-
-    def __init__(self, graph: Graph, node: Node, builder: GraphBuilder, ids: Ids) -> None:
-        self.graph, self.node, self.builder = graph, node, builder
-        self.operands = [ids[i] for i in node.inputs]
-
-    def shape(self, part: int) -> tuple[int, ...]:
-        return self.builder[part].type.shape
-
-    def add(self, op: Op, *operands: int) -> int:
-        name = f"{self.node.name}.{op.kind_name.lower()}"
-        return self.builder.add(op, operands, name, self.node.type.quant)
-
-    def narrow(self, x: int, axis: int, start: int, count: int) -> int:
-        return x if count == self.shape(x)[axis] else self.add(Narrow(axis, start, count), x)
-
-    def join(self, parts: list[int], axis: int) -> int:
-        return parts[0] if len(parts) == 1 else self.add(Concat(axis), *parts)
-
-    def repeat(self, x: int, axis: int, count: int, *, each: bool) -> int:
-        """The axis `count` times as long: each element `count` times in a row, or the whole again and again."""
-        shape = self.shape(x)
-        before, after = math.prod(shape[: axis + each]), math.prod(shape[axis + each :])
-        apart = self.add(Expand((before, count, after)), self.add(Reshape((before, 1, after)), x))
-        return self.add(Reshape((*shape[:axis], count * shape[axis], *shape[axis + 1 :])), apart)
+    """The same function without tiles, paddings by the tensor's own elements, and gathers by known indices."""
+    return replace_kinds(graph, RULES)
 
 
 def tile(parts: Parts) -> int | None:
@@ -104,6 +69,10 @@ def gather(parts: Parts) -> int | None:
     if known is None or known.size == 0 or parts.graph.constant(data) is not None:
         return None
     size = data.type.shape[axis]
+    repeated = _repetition(known, size)
+    if repeated:
+        x = parts.repeat(parts.operands[0], axis, repeated, each=True)
+        return parts.reshape(x, parts.node.type.shape)
     runs = list(_runs([int(i) % size for i in known.reshape(-1) if -size <= i < size]))
     if len(runs) > MAX_RUNS or sum(count for _, count, _ in runs) != known.size:
         return None
@@ -120,6 +89,12 @@ MAX_RUNS = 16
 """Slices that one Gather becomes at most."""
 
 
+def _repetition(indices: Array, size: int) -> int:
+    """How often, from twice on, every element of the axis stands in a row; 0: it is not so."""
+    count = indices.size // size
+    return count if count > 1 and np.array_equal(indices.reshape(-1), np.arange(size).repeat(count)) else 0
+
+
 def _runs(indices: list[int]) -> Iterator[tuple[int, int, int]]:
     """The indices as (first, count, step), each as long as it can be; a step is not 0, so repeated ones are apart."""
     at = 0
@@ -133,5 +108,4 @@ def _runs(indices: list[int]) -> Iterator[tuple[int, int, int]]:
         at += count
 
 
-RULES: dict[type[Op], Callable[[Parts], int | None]] = {Tile: tile, Pad: pad, Gather: gather}
-"""By the kind that is replaced; a rule returns None where it has no exact form."""
+RULES: Mapping[type[Op], PartRule] = {Tile: tile, Pad: pad, Gather: gather}

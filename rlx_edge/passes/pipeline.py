@@ -31,10 +31,12 @@ from rlx_edge.passes.remove_dead_channels import remove_dead_channels
 from rlx_edge.passes.scale_to_depthwise import scale_to_depthwise
 from rlx_edge.passes.share_common import share_common
 from rlx_edge.passes.to_nhwc import to_nhwc
+from rlx_edge.passes.unfuse import unfuse
 
 Pass = Callable[[Graph], Graph]
 
 PREPARE: tuple[Pass, ...] = (
+    unfuse,
     expand_dequant,
     remove_dead,  # What no output needs must not hinder the passes that ask "is this the only user?".
     fold_constants,
@@ -61,6 +63,7 @@ CLEAN: tuple[Pass, ...] = (remove_dead, fold_constants, clean_shapes, share_comm
 """What any graph may go through: every output keeps its bits, on int8 too."""
 
 LEAN: tuple[Pass, ...] = (
+    unfuse,
     decompose,
     clamp_codes,  # Before merge_tables: a clamp within a convolution costs less than a look-up.
     fold_code_pads,

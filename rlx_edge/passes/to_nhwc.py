@@ -30,6 +30,7 @@ from rlx_edge.ir.ops import (
     Cumsum,
     Dequantize,
     Expand,
+    Gather,
     Input,
     LayerNorm,
     Layout,
@@ -82,7 +83,7 @@ def _moved(graph: Graph) -> int:
     return sum(node.type.elements for node in graph.nodes if isinstance(node.op, Transpose))
 
 
-PASSING = (Activation, Clamp, Cast, Binary, Compare, Where, Pad, Concat, Narrow, Slice, Tile, Reverse)
+PASSING = (Activation, Clamp, Cast, Binary, Compare, Where, Pad, Concat, Narrow, Slice, Tile, Reverse, Gather)
 """Ops that work in any layout."""
 
 
@@ -118,6 +119,7 @@ class _Mover:
             **dict.fromkeys((Quantize, Dequantize), self._per_tensor),
             **dict.fromkeys((Binary, Compare, Where), self._elementwise),
             **dict.fromkeys((Concat, Narrow, Slice, Cumsum, CumProd, LayerNorm, RmsNorm), self._along_axis),
+            Gather: self._gather,
             Pad: self._pad,
             Tile: self._tile,
             Reverse: self._reverse,
@@ -182,6 +184,17 @@ class _Mover:
         count = len(node.inputs) if joins else 1
         operands = [self.tensors.form(i, perm if k < count else None) for k, i in enumerate(node.inputs)]
         return self.tensors.emit(node, replace(node.op, axis=perm[node.op.axis % rank]), operands, perm)
+
+    def _gather(self, node: Node) -> Held:
+        """By indices along one axis, as resampling has them."""
+        assert isinstance(node.op, Gather)
+        known = len(self.old.nodes[node.inputs[1]].type.shape) == 1
+        perm = self.tensors.operand(node).perm if known else None
+        if perm is None:
+            return self.tensors.as_it_was(node)
+        operands = [self.tensors.form(node.inputs[0], perm), self.tensors.form(node.inputs[1], None)]
+        op = Gather(perm[node.op.axis % len(node.type.shape)])
+        return self.tensors.emit(node, op, operands, perm)
 
     def _pad(self, node: Node) -> Held:
         op = node.op
