@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from rlx_edge.ir import DType, Shape, TensorType
+from rlx_edge.formats.rlx import load_rlx, rlx_bytes
+from rlx_edge.ir import DType, GraphBuilder, Shape, TensorType, to_text, verify
+from rlx_edge.ir.equal import same_graph
 from rlx_edge.ir.ops import Op, ShapeError
 from rlx_edge.ir.ops.attention import Attention, AxialRope2d, KvAppend, Rope
 from rlx_edge.ir.ops.attributes import Codebook, MaskKind, RopeStyle
@@ -12,7 +15,9 @@ from rlx_edge.ir.ops.recurrent import Gru, Lstm, Rnn
 from rlx_edge.ir.ops.scans import GatedDeltaNet, Mamba2, SelectiveScan
 from rlx_edge.ir.ops.spectral import Fft, FftButterflyStage, FftNorm, FftQ, FftQScale, LogMel, WelchPeaks
 from rlx_edge.ir.ops.synth import SplineActivation, SynthMatMul, SynthReconstruct
+from rlx_edge.ir.parse import from_text
 from rlx_edge.ir.vocabulary import find_kind
+from rlx_edge.reference import run
 
 F32, F64, C64, I32, U8 = DType.F32, DType.F64, DType.C64, DType.I32, DType.U8
 NONE, CAUSAL, CUSTOM, BIAS = MaskKind.NONE, MaskKind.CAUSAL, MaskKind.CUSTOM, MaskKind.BIAS
@@ -88,16 +93,46 @@ def test_shapes_and_text(op: Op, text: str, shapes: list[Shape], expected: Shape
     assert find_kind(op.kind_name) is type(op)
 
 
-def test_kinds_of_other_dtypes() -> None:
-    indices, codebook = TensorType((7, 3), U8), TensorType((16, 4), F32)
-    product, weights = SynthMatMul(Codebook(4, 16)), SynthReconstruct(Codebook(4, 16))
-    assert product.display() == "synth_matmul(codebook:16×4)"  # noqa: RUF001 - the vocabulary's sign.
-    assert product.infer([TensorType((2, 12), F32), indices, codebook]) == ((2, 7), F32)
-    assert (weights.display(), weights.infer([indices, codebook])) == ("synth_reconstruct", ((12, 7), F32))
-    fixed = FftQ(False, BACKWARD, PER_STAGE)
-    assert fixed.display() == "fft_q(inverse=false, norm=Backward, scale=PerStage)"
-    assert fixed.infer([TensorType((3, 16), I32)]) == ((3, 16), I32)
-    assert Fft(False).infer([TensorType((3, 5), C64)]) == ((3, 5), C64)
+INDICES, ENTRIES = TensorType((7, 3), U8), TensorType((16, 4), F32)
+OTHERS: list[tuple[Op, str, list[TensorType], TensorType]] = [
+    (
+        SynthMatMul(Codebook(4, 16)),
+        "synth_matmul(codebook:16\N{MULTIPLICATION SIGN}4)",
+        [TensorType((2, 12), F32), INDICES, ENTRIES],
+        TensorType((2, 7), F32),
+    ),
+    (SynthReconstruct(Codebook(4, 16)), "synth_reconstruct", [INDICES, ENTRIES], TensorType((12, 7), F32)),
+    (
+        FftQ(False, BACKWARD, PER_STAGE),
+        "fft_q(inverse=false, norm=Backward, scale=PerStage)",
+        [TensorType((3, 16), I32)],
+        TensorType((3, 16), I32),
+    ),
+    (Fft(False), "fft(inverse=false, norm=Backward)", [TensorType((3, 5), C64)], TensorType((3, 5), C64)),
+]
+
+
+@pytest.mark.parametrize(("op", "text", "operands", "expected"), OTHERS, ids=[case[1] for case in OTHERS])
+def test_kinds_of_other_dtypes(op: Op, text: str, operands: list[TensorType], expected: TensorType) -> None:
+    assert (op.display(), op.infer(operands)) == (text, (expected.shape, expected.dtype))
+
+
+EVERY = [
+    *((op, [TensorType(shape, F64) for shape in shapes], expected) for op, _, shapes, expected in CASES),
+    *((op, operands, expected.shape) for op, _, operands, expected in OTHERS),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "expected"), EVERY, ids=[case[0].display() for case in EVERY])
+def test_graphs_are_verified_kept_as_file_and_text_and_run(op: Op, operands: list[TensorType], expected: Shape) -> None:
+    builder = GraphBuilder("one")
+    inputs = [builder.input(f"x{i}", type) for i, type in enumerate(operands)]
+    graph = builder.build([builder.add(op, inputs, "y")])
+    verify(graph)
+    assert same_graph(load_rlx(rlx_bytes(graph)), graph)
+    assert same_graph(from_text(to_text(graph), {}), graph)
+    value = run(graph, {node.name: np.ones(node.type.shape, node.type.dtype.numpy) for node in graph.inputs})["y"]
+    assert (value.shape, value.dtype) == (expected, graph.output_nodes[0].type.dtype.numpy)
 
 
 def of(*shapes: Shape) -> list[TensorType]:

@@ -39,6 +39,7 @@ OURS: Mapping[str, str] = {
     "DequantMatMul()": "a bias may follow",
     "SchemeKind.MlxAffine": "the name: the file has none for the scheme of DequantGroupedMatMulMlx",
     "ScaledFormat.F8E4M3": "the name: the file speaks of FP8 and E4M3",
+    **dict.fromkeys(("FftQScale.None", "FftQScale.PerStage"), "the names: the file speaks of the type alone"),
     "ScaleLayout.PerTensor": "the name: the file speaks of one scale for a tensor",
     **dict.fromkeys(("Conv.layout", "ConvTranspose2d.layout", "Pool.layout", "QConv2d.layout"), _LAYOUT),
     **{f"{kind}.clamp": _CLAMP for kind in ("Binary", "DequantMatMul", "Pool", "QConv2d", "QMatMul", "Quantize")},
