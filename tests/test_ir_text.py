@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from any_graphs import MAKERS, any_graphs
+from any_graphs import MAKERS, any_graphs, any_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.single_ops import SINGLE_OPS, Case
@@ -19,6 +19,7 @@ from rlx_edge.ir import (
     DType,
     Graph,
     GraphBuilder,
+    Node,
     QuantParams,
     Requant,
     TensorType,
@@ -172,6 +173,15 @@ def test_random_graphs_are_read_back(graph: Graph) -> None:
     assert difference(read_back(graph), graph) is None, to_text(graph)
 
 
+@given(any_ops)
+def test_any_op_is_read_back(op: Op) -> None:
+    """Attributes that no valid graph has, too."""
+    data = op.data if isinstance(op, Constant) else b""
+    node = Node(0, op, (), TensorType((len(data),), DType.I8), "y")
+    graph = Graph("g", (node,), (0,))
+    assert difference(from_text(to_text(graph), {}, check=False), graph) is None, to_text(graph)
+
+
 @settings(max_examples=settings().max_examples // 4)
 @given(st.one_of(*SINGLE_OPS.values()))
 def test_imported_models_are_read_back(case: Case) -> None:
@@ -234,8 +244,8 @@ def test_any_constant_is_read_back(case: tuple[DType, bytes]) -> None:
         ("preprocess =", "preprocess", "line 2, column 23: '=' is expected, not '\"scale=1/255\"'"),
         ("return %10, %8\n}", "return %10, %8", "line 15, column 1: ',' is expected, not the end"),
         ("return %10, %8\n}", "return %10, %8\n} more", "line 15, column 3: the graph has ended, but there is 'more'"),
-        ("[3, 3]", "[" * 100_000, "lists and records deeper than 64 in each other"),
-        ("[3, 3]", "9" * 100_000, "an integer of more than 64 bits"),
+        ("[3, 3]", "[" * 100_000, "lists, records and graphs deeper than 64 in each other"),
+        ("[3, 3]", "9" * 100_000, "an integer of more than 40 digits"),
         ("[3, 3]", "[3, 3", "line 7, column 58: ',' is expected, not '=[1,'"),
         ('"relu 1"', '"relu \\x"', "line 7, column 163: a quoted text with an escape"),
         ("f32[1, 8]\n", "f32[1, 9]\n", "declared f32[1, 9], but its operands give f32[1, 8]"),
@@ -257,6 +267,22 @@ def test_deep_graphs_are_refused() -> None:
     text = "x=" + "graph g { %0 y = CustomFn(fwd_body=" * 1000
     with pytest.raises(ModelError, match="graphs nested deeper than 32"):
         from_text(text[2:], {})
+
+
+def test_mixed_depths_are_refused() -> None:
+    """Lists around graphs around lists, and ops within ops."""
+    step = "[" * 30 + "graph g { %0 y = CustomFn(fwd_body="
+    with pytest.raises(ModelError, match="deeper than 64 in each other"):
+        from_text((step * 50)[30:], {})
+    steps = "TransformRegion(steps=[ChainStep(op=" * 200
+    with pytest.raises(ModelError, match="deeper than 64 in each other"):
+        from_text(f"graph g {{ %0 y = {steps}", {})
+    deep = "Cast(to=f32)"
+    for _ in range(20):
+        deep = f"TransformRegion(num_inputs=1, steps=[ChainStep(op={deep}, operands=[])])"
+    of_x = deep.replace("(num", "(%0, num", 1)
+    with pytest.raises(ModelError, match="not one of ResizeNearest2x"):
+        from_text(f"graph g {{ %0 x = Input() : f32[1] %1 y = {of_x} : f32[1] return %1 }}", {})
 
 
 def test_comments_and_spaces_do_not_matter() -> None:

@@ -12,7 +12,7 @@ import op_graphs
 import pytest
 import safetensors
 import safetensors.numpy
-from any_graphs import any_graphs
+from any_graphs import any_graphs, any_ops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.single_ops import SINGLE_OPS, Case
@@ -36,7 +36,7 @@ from rlx_edge.ir import (
 )
 from rlx_edge.ir.codec import CodecError, decode, encode
 from rlx_edge.ir.equal import difference
-from rlx_edge.ir.ops import ALL, Binary, BinaryOp, Clamp, Input, Op, QMatMul
+from rlx_edge.ir.ops import Binary, BinaryOp, Clamp, Input, Op, QMatMul
 from rlx_edge.ir.ops.control import CustomFn, Scan
 
 
@@ -86,7 +86,7 @@ def test_imported_models_come_back_exactly(tmp_path_factory: pytest.TempPathFact
     equal(load_rlx(saved(graph, tmp_path_factory.getbasetemp())), graph)
 
 
-@given(st.sampled_from(ALL).flatmap(st.from_type))
+@given(any_ops)
 def test_any_op_survives_the_codec(op: Op) -> None:
     """From the type hints alone: attributes that no model has, too. NaN is no equal of itself, so JSON is compared."""
     text = json.dumps(encode(op), allow_nan=False)
@@ -286,6 +286,17 @@ def test_what_does_not_fit_is_named(
 
 def test_graphs_that_are_deeper_than_the_stack_get_one_line(tmp_path: Path) -> None:
     assert "\n" not in refusal(rewritten(tmp_path, lambda d, t: node(d, 3).update(op=nested(150))))
+
+
+@pytest.mark.parametrize("depth", [40, 150, 300])
+def test_ops_within_ops_get_one_line(tmp_path: Path, depth: int) -> None:
+    """Steps of a region are ops; each level is four brackets of JSON."""
+    op = '{"class": "ResizeNearest2x"}'
+    for _ in range(depth):
+        op = f'{{"class": "TransformRegion", "num_inputs": 1, "steps": [{{"op": {op}, "operands": []}}]}}'
+    node = f'{{"id": 0, "op": {op}, "inputs": [], "type": {{"shape": [], "dtype": "f32"}}, "name": "x"}}'
+    text = f'{{"version": 1, "graph": {{"name": "g", "nodes": [{node}], "outputs": [0], "metadata": {{}}}}}}'
+    assert "\n" not in refusal(safetensors.numpy.save({}, {"rlx": text}))
 
 
 def test_fields_with_defaults_may_be_absent(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def decode(hint: Any, json: Json, where: str) -> Any:
     if hint is Graph:
         return decode_graph(json, where)
     if hint is Op:
+        if where.count("].op") > MAX_NESTING + 1:  # Steps of a region are ops too.
+            raise CodecError(f"ops nested deeper than {MAX_NESTING}")
         return _decode_record(_choose(find_kind, json, where), json, where)
     if is_dataclass(hint):
         return _decode_record(hint, json, where)

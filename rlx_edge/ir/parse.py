@@ -24,7 +24,10 @@ from rlx_edge.ir.verify import verify
 from rlx_edge.ir.vocabulary import find_kind
 
 MAX_DEPTH = 64
-"""How deep lists and records may lie in each other."""
+"""How deep lists, records and graphs may lie in each other."""
+
+MAX_DIGITS = 40
+"""What an integer has at most: larger ones would take long to multiply."""
 
 _SPACE = re.compile(r"(?:\s|#[^\n]*)*")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -45,8 +48,9 @@ def from_text(
     *,
     batch: int | None = None,
     where: str = "text",
+    check: bool = True,
 ) -> Graph:
-    """The graph that a text describes, verified.
+    """The graph that a text describes, verified, unless `check` is false.
 
     `params` holds its parameters' values by name, `nested_params` those of nested graphs by path (`params_by_path`).
     `batch` is what N stands for. Raises ModelError with line and column of what is not understood, or naming every
@@ -56,7 +60,8 @@ def from_text(
     graph = parser.graph("")
     parser.end()
     try:
-        verify(graph)
+        if check:
+            verify(graph)
     except ModelError as error:
         raise ModelError(f"{where}: {error}") from None
     return graph
@@ -68,11 +73,11 @@ def params_by_path(graph: Graph) -> dict[str, Mapping[str, Array]]:
 
 
 class _Parser:
-    """Reads from left to right; `at` is the next character."""
+    """Reads from left to right; `at` is the next character, `depth` how many values lie around it."""
 
     def __init__(self, text: str, params: Mapping[str, Mapping[str, Array]], batch: int | None, where: str) -> None:
         self.source, self.params, self.batch, self.where = text, params, batch, where
-        self.at = 0
+        self.at = self.depth = 0
 
     # ---- Words -------------------------------------------------------------------------------------------------------
 
@@ -137,12 +142,19 @@ class _Parser:
 
     # ---- Values: what JSON would have in their place -----------------------------------------------------------------
 
-    def value(self, path: str = "", depth: int = 0) -> Any:
+    def value(self, path: str = "") -> Any:
+        """`path`: that of a graph in this place."""
+        if self.depth == MAX_DEPTH:
+            self.fail(f"lists, records and graphs deeper than {MAX_DEPTH} in each other")
+        self.depth += 1
+        value = self.plain_value(path)
+        self.depth -= 1
+        return value
+
+    def plain_value(self, path: str) -> Any:
         start = self.skip()
-        if depth > MAX_DEPTH:
-            self.fail(f"lists and records deeper than {MAX_DEPTH} in each other")
         if self.accept("["):
-            return self.entries(path, depth)
+            return self.entries(path)
         if found := self.match(_STRING):
             return self.string(found)
         if found := self.match(_BYTES):
@@ -154,7 +166,7 @@ class _Parser:
             return self.graph(path)
         word = self.name("a value")
         if self.accept("("):
-            return {"class": word, **{name: value for name, (value, _) in self.named(path, depth).items()}}
+            return {"class": word, **{name: value for name, (value, _) in self.named(path).items()}}
         return _PLAIN.get(word, word)
 
     def number(self, text: str) -> Any:
@@ -166,19 +178,19 @@ class _Parser:
             if math.isinf(single):
                 self.fail(f"{text} is beyond float32")
             return single
-        if len(text) > 20 and text.lstrip("-").isdigit():
-            self.fail("an integer of more than 64 bits")
+        if len(text) > MAX_DIGITS and text.lstrip("-").isdigit():
+            self.fail(f"an integer of more than {MAX_DIGITS} digits")
         return float(text) if set(text) & set(".e") else int(text)
 
-    def entries(self, path: str, depth: int) -> list[Any]:
+    def entries(self, path: str) -> list[Any]:
         values: list[Any] = []
         while not self.accept("]"):
             if values:
                 self.expect(",")
-            values.append(self.value(path, depth + 1))
+            values.append(self.value(path))
         return values
 
-    def named(self, path: str, depth: int) -> dict[str, tuple[Any, int]]:
+    def named(self, path: str) -> dict[str, tuple[Any, int]]:
         """`name=value, ...` up to the closing bracket: values and where they stand, by name."""
         found: dict[str, tuple[Any, int]] = {}
         while not self.accept(")"):
@@ -190,7 +202,7 @@ class _Parser:
                 self.fail(f"{name} is given twice", start)
             self.expect("=")
             at = self.skip()
-            found[name] = self.value(f"{path}.{name}" if path else name, depth + 1), at
+            found[name] = self.value(f"{path}.{name}" if path else name), at
         return found
 
     # ---- Graphs ------------------------------------------------------------------------------------------------------
@@ -245,7 +257,7 @@ class _Parser:
             type = self.type()
             op: Op = Constant(self.constant(value, type, at))
         else:
-            given = self.named(f"{path}.{node_id}" if path else f"{node_id}", 0)
+            given = self.named(f"{path}.{node_id}" if path else f"{node_id}")
             type = self.type()
             op = self.op(kind, given, derived(kind, name, [nodes[i].type for i in inputs], type), at)
         sources, channels = self.sources(), self.channels()
