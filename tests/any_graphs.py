@@ -5,18 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from further_cases import CASES as FURTHER
 from graph_maker import BOOL, F32, FLAG, MAKERS, PLAIN, Make, Maker
 from hypothesis import strategies as st
 from node_makers import FRONT_PAGE
 from test_beyond_shapes import CASES as BEYOND
 from test_beyond_shapes import parse
+from test_further_shapes import CASES as FURTHER
+from test_sequence_shapes import CASES as SEQUENCES
 
 from rlx_edge.ir import Graph, TensorType
-from rlx_edge.ir.ops import Activation, Declared, Op, Where
+from rlx_edge.ir.ops import Activation, ActivationFn, Declared, Op, Where
+from rlx_edge.ir.ops.attributes import Codebook
 from rlx_edge.ir.ops.control import Custom, CustomFn, If, Scan, ScanBackward, ScanBackwardXs, While
-from rlx_edge.ir.ops.regions import ChainStep
+from rlx_edge.ir.ops.fused_layers import FusedAttentionBlock, FusedTransformerLayer
+from rlx_edge.ir.ops.ordering import ScatterAdd
+from rlx_edge.ir.ops.regions import BatchElementwiseRegion, ChainOperand, ChainStep, Source
+from rlx_edge.ir.ops.spectral import FftNorm, FftQ, FftQScale
+from rlx_edge.ir.ops.synth import SynthMatMul, SynthReconstruct
 from rlx_edge.ir.vocabulary import all_kinds
+
+RELU = (ChainStep(Activation(ActivationFn.RELU), (ChainOperand(Source.INPUT, 0),)),)
+MORE: list[tuple[Op, str, str]] = [
+    (ScatterAdd(0), "3,2 i32:3", "5,2"),
+    (BatchElementwiseRegion(RELU, 2, 0, (0,) * 16), "2,3 2,3", "2,2,3"),
+    (FusedAttentionBlock(2, 4, False, False), "1,5,6 6,24 8,6 1,5", "1,5,6"),
+    (
+        FusedTransformerLayer(2, 4, 16, 1e-5, 1e-5, ActivationFn.GELU, False),
+        "1,5,8 8,24 8,8 8 8,16 16,8 8 1,5",
+        "1,5,8",
+    ),
+    (FftQ(False, FftNorm.BACKWARD, FftQScale.PER_STAGE), "i32:3,16", "i32:3,16"),
+    (SynthMatMul(Codebook(4, 16)), "2,12 u8:7,3 16,4", "2,7"),
+    (SynthReconstruct(Codebook(4, 16)), "u8:7,3 16,4", "12,7"),
+]
+"""What the tables of other tests do not have."""
 
 __all__ = ["MAKERS", "Maker", "any_graphs", "any_ops"]
 
@@ -83,20 +105,32 @@ def custom_fn(m: Maker) -> int:
     return m.add(CustomFn(m.body(given, [made]), vjp, jvp, len(given)), *leaves(m, given))
 
 
-def example(kind: type[Op]) -> Make:
-    """One of the examples of the tables: (op, operands' types, output's type)."""
-    found = [case for case in (*BEYOND, *FURTHER) if type(case[0]) is kind]
+def example(found: Sequence[tuple[Op, list[TensorType], TensorType]]) -> Make:
+    """A node as one of the examples has it."""
 
     def make(m: Maker) -> int:
         op, operands, out = m.pick(*found)
-        given = leaves(m, [parse(text) for text in operands.split()])
-        return m.add(op, *given, type=parse(out) if isinstance(op, Declared) else None)
+        return m.add(op, *leaves(m, operands), type=out if isinstance(op, Declared) else None)
 
     return make
 
 
+EXAMPLES = [
+    *((op, [parse(text) for text in operands.split()], parse(out)) for op, operands, out in (*BEYOND, *MORE)),
+    *(
+        (op, [TensorType(shape, F32) for shape in shapes], TensorType(out, F32))
+        for op, _, shapes, out in (*FURTHER, *SEQUENCES)
+    ),
+]
+"""Op, operands and output of every kind that is neither of the front page nor control flow."""
+
 PLAIN.update(FRONT_PAGE)
-PLAIN.update({type(op): example(type(op)) for op, _, _ in (*BEYOND, *FURTHER)})
+PLAIN.update(
+    {
+        kind: example([case for case in EXAMPLES if type(case[0]) is kind])
+        for kind in dict.fromkeys(type(case[0]) for case in EXAMPLES)
+    }
+)
 PLAIN[Custom] = custom
 MAKERS.update(PLAIN)
 MAKERS.update({If: if_, While: while_, Scan: scan, CustomFn: custom_fn})
