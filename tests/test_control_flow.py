@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,18 @@ from rlx_edge.cgen.legalize import legalize
 from rlx_edge.cgen.target import TARGETS
 from rlx_edge.engines import default_engine
 from rlx_edge.errors import ModelError, UnsupportedError
-from rlx_edge.ir import Array, DType, Graph, GraphBuilder, QuantParams, Requant, TensorType, same_graph
+from rlx_edge.ir import (
+    Array,
+    DType,
+    Graph,
+    GraphBuilder,
+    Node,
+    QuantParams,
+    Requant,
+    TensorType,
+    find_problems,
+    same_graph,
+)
 from rlx_edge.ir.custom import CustomOp, register_custom, unregister_custom
 from rlx_edge.ir.nested import nested_graphs
 from rlx_edge.ir.ops import (
@@ -22,6 +34,7 @@ from rlx_edge.ir.ops import (
     BinaryOp,
     CmpOp,
     Compare,
+    Input,
     MatMul,
     Op,
     Reduce,
@@ -204,6 +217,15 @@ def test_a_custom_op_that_is_not_registered_is_held_but_not_run() -> None:
     graph = builder.build([builder.add(Custom("test.unknown", 1, b""), [x], "y", type=TensorType((5,), DType.I32))])
     with pytest.raises(UnsupportedError, match=r"'test\.unknown' is not registered"):
         run(graph, {"x": values(3)})
+
+
+def test_a_shape_function_that_fails_is_a_problem_of_the_graph(doubled: CustomOp) -> None:
+    """A file may give a registered op attributes that its author never thought of."""
+    wrong = replace(graph_of(Custom("test.repeat", 1, b"\2"), {"x": F}).nodes[1], op=Custom("test.repeat", 1, b""))
+    graph = Graph("g", (Node(0, Input("x"), (), F, "x"), wrong), (1,))
+    assert list(find_problems(graph)) == [
+        "node 1 Custom 'y': its attributes cannot be (index out of range); operands: 'x' f32[3]"
+    ]
 
 
 def test_a_reference_that_breaks_its_shape_function_is_named(doubled: CustomOp) -> None:
