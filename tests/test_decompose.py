@@ -10,11 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import Draw, activation, params, random_inputs, seeds
 
+from rlx_edge import api
 from rlx_edge.cgen.bundle import generate
 from rlx_edge.cgen.host import HostModel
+from rlx_edge.data import Data
+from rlx_edge.device.boards import load_board
 from rlx_edge.ir import DType, Graph, GraphBuilder, QuantParams, TensorType
-from rlx_edge.ir.batch import sample_shape
-from rlx_edge.ir.ops import Activation, ActivationFn, Clamp, Gather, Op, Pad, PadMode, Tile, Trilu
+from rlx_edge.ir.batch import sample_shape, with_batch
+from rlx_edge.ir.ops import (
+    Activation,
+    ActivationFn,
+    Binary,
+    BinaryOp,
+    Clamp,
+    Conv,
+    Gather,
+    MatMul,
+    Narrow,
+    Op,
+    Pad,
+    PadMode,
+    Reduce,
+    ReduceOp,
+    Reverse,
+    Slice,
+    Tile,
+    Trilu,
+)
 from rlx_edge.ir.ops.fused import (
     FusedConvBiasAct,
     FusedMatMulBiasAct,
@@ -37,7 +59,11 @@ from rlx_edge.ir.ops.regions import (
 from rlx_edge.ir.ops.volumes import Interpolate3d, ResizeNearest2x
 from rlx_edge.passes import unfuse as unfused
 from rlx_edge.passes.decompose import RULES, decompose
+from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.unfuse import unfuse
+from rlx_edge.quant.calibrate import calibrate
+from rlx_edge.quant.quality import quality
+from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference.run import run
 
 NUMPY_MODES = {PadMode.REFLECT: "reflect", PadMode.REPLICATE: "edge", PadMode.CIRCULAR: "wrap"}
@@ -177,3 +203,29 @@ def test_moves_of_int8_run_in_c(op: Op, shape: tuple[int, ...], tmp_path: Path) 
     (model,) = generate({"one": graph}, tmp_path / "bundle")
     found = HostModel(model).run({"x": values["x"].reshape(1, *sample_shape(shape))})["y"]
     np.testing.assert_array_equal(found.reshape(graph.output_nodes[0].type.shape), run(graph, values)["y"])
+
+
+def test_a_network_of_moves_is_quantized_and_runs(tmp_path: Path) -> None:
+    """Padding by mirrors, slices, resampling, rolls and tiles between layers: calibrated in batches, run on a board."""
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder("net")
+    x = builder.input("x", TensorType((1, 4, 8, 8), F32))
+    w = builder.param("w", (rng.normal(size=(8, 4, 3, 3)) * 0.2).astype(np.float32))
+    padded = builder.add(Pad(((0, 0), (0, 0), (1, 1), (1, 1)), PadMode.REFLECT), [x], "padded")
+    layer = builder.add(Conv((3, 3), (1, 1), (0, 0), (1, 1), 1), [padded, w], "layer")
+    bounded = builder.add(Activation(ActivationFn.RELU), [layer], "bounded")
+    halves = [builder.add(Narrow(1, 0, 4), [bounded], "a"), builder.add(Slice(1, 7, 4, -1), [bounded], "b")]
+    node = builder.add(Binary(BinaryOp.ADD), halves, "sum")
+    for op in (ResizeNearest2x(), Roll((1,), (3,)), Tile((1, 2, 1, 1)), Reverse((2,))):
+        node = builder.add(op, [node], op.kind_name.lower())
+    mean = builder.add(Reduce(ReduceOp.MEAN, (2, 3), False), [node], "mean")
+    matrix = builder.param("matrix", rng.normal(size=(8, 3)).astype(np.float32))
+    graph = builder.build([builder.add(MatMul(), [mean, matrix], "y")])
+    assert with_batch(prepare(graph), 5).inputs[0].type.shape[0] == 5
+    data = Data({"x": rng.normal(size=(16, 4, 8, 8)).astype(np.float32)})
+    int8 = quantize(graph, calibrate(graph, data))
+    assert quality(graph, int8, data).output_sqnr_db > 25
+    values = {"x": rng.integers(-128, 128, (4, *int8.inputs[0].type.shape[1:])).astype(np.int8)}
+    api.build({"net": int8}, load_board("mps2-an386"), tmp_path)
+    result = api.parity(tmp_path, Data(values), emulate=True, layers=True)  # Of device, host and reference.
+    assert (result.inputs, result.differing_bytes) == (4, 0)

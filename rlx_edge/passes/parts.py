@@ -53,8 +53,12 @@ class Parts:
         return parts[0] if len(parts) == 1 else self.add(Concat(axis), *parts)
 
     def repeat(self, x: int, axis: int, count: int, *, each: bool) -> int:
-        """The axis `count` times as long: each element `count` times in a row, or the whole again and again."""
+        """The axis `count` times as long: each element `count` times in a row, or the whole again and again.
+
+        The first axis, which may be a batch, stays by itself unless it is the one that grows.
+        """
         shape = self.shape(x)
-        before, after = math.prod(shape[: axis + each]), math.prod(shape[axis + each :])
-        apart = self.add(Expand((before, count, after)), self.add(Reshape((before, 1, after)), x))
+        first = shape[: min(axis, 1)]
+        before, after = math.prod(shape[len(first) : axis + each]), math.prod(shape[axis + each :])
+        apart = self.add(Expand((*first, before, count, after)), self.add(Reshape((*first, before, 1, after)), x))
         return self.add(Reshape((*shape[:axis], count * shape[axis], *shape[axis + 1 :])), apart)
