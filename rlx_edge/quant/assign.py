@@ -130,6 +130,8 @@ def assign_params(graph: Graph, fusions: Mapping[int, Fusion], ranges: Mapping[s
             params[node.id] = fixed
         elif isinstance(node.op, OPERANDS) or keeps_params(node):
             params[node.id] = params[node.inputs[0]]
+        elif isinstance(node.op, Concat) and len({params[i] for i in node.inputs}) == 1:
+            params[node.id] = params[node.inputs[0]]  # Parts of one tensor, mostly, that are joined again.
         else:
             params[node.id] = activation_params(_range(graph.nodes[source.get(node.id, node.id)], ranges))
     return params
