@@ -43,9 +43,27 @@ if TYPE_CHECKING:
         with_explanation,
         with_rule,
     )
+    from rlx_edge.builder import Graph
+    from rlx_edge.ir import DType
+
+    F16, F32, F64, I2, I4, I8 = DType.F16, DType.F32, DType.F64, DType.I2, DType.I4, DType.I8
+    U8, I16, I32, I64, C64, BOOL = DType.U8, DType.I16, DType.I32, DType.I64, DType.C64, DType.BOOL
 
 __all__ = [
+    "BOOL",
+    "C64",
+    "F16",
+    "F32",
+    "F64",
+    "I2",
+    "I4",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "U8",
     "EdgeError",
+    "Graph",
     "Recipe",
     "apply_recipe",
     "build",
@@ -76,6 +94,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the API when it is first used, so that `import rlx_edge.ir` does not load every stage."""
+    if name == "Graph":
+        return import_module("rlx_edge.builder").Graph
+    if name in __all__ and name.isupper():
+        return import_module("rlx_edge.ir").DType[name]
     if name in __all__:
         return getattr(import_module("rlx_edge.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,12 +36,13 @@ from rlx_edge.device.fitting import fits
 from rlx_edge.device.memory import check_memory
 from rlx_edge.engines import is_float
 from rlx_edge.errors import EdgeError, UnsupportedError
-from rlx_edge.ir import Graph, batch_shapes
+from rlx_edge.ir import Graph, batch_shapes, to_text
 from rlx_edge.ir.ops import Leaf, Param
 from rlx_edge.quant.explain_json import explanation_facts, read_explanation
 from rlx_edge.report import cost_tables, explain_tables, plots, tables
 from rlx_edge.report.console import note, out, print_json, progress, say
 from rlx_edge.report.fit_table import fit_facts, fit_table
+from rlx_edge.report.graph_plot import plot_graph
 
 
 def inspect(
@@ -66,13 +67,19 @@ def inspect(
         Path | None,
         typer.Option("--memory", help="also draw what lies in the arena, step by step, into this .svg, .png or .pdf"),
     ] = None,
+    text: Annotated[bool, typer.Option("--text", help="the graph as text, a line a node (docs/graph-text.md)")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="also draw the graph into this .svg, .png or .pdf")
+    ] = None,
     batch: Annotated[bool, typer.Option("--batch", help="sizes that follow the batch as N")] = False,
     json: Json = False,
 ) -> None:
     """Ops, shapes, MACs and parameters; for a core, the chosen kernels and their predicted cost; what cannot run."""
     options = Options(optimize, flash_budget, ram_budget, stack_budget)
-    if memory is not None:
-        plots.check_plot(memory)
+    for figure in filter(None, (memory, plot)):
+        plots.check_plot(figure)
+    if text and json:
+        raise EdgeError("--text and --json are two forms: leave one out")
     asked = load_board(board) if board else None
     if boards and (board or target or explained or memory):
         raise EdgeError("--boards looks at all boards: leave out --board, --target, --explain and --memory")
@@ -80,6 +87,12 @@ def inspect(
         raise EdgeError(f"--board {board} has a {api.target_of(asked)}: leave out --target {target}")
     chosen = get_target(target or (api.target_of(asked) if asked else "portable"))
     graph = open_model(model, dims)
+    if plot is not None:
+        plot_graph(graph, plot)
+        note(f"drew {plot}")
+    if text:
+        out.out(to_text(graph, batch=batch), end="", highlight=False)
+        return
     if boards:
         _inspect_boards(model, graph, options, json)
         return
