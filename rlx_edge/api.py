@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from rlx_edge.cgen.bundle import BundledModel, generate, is_bundle, open_bundle
+from rlx_edge.cgen.custom_check import check_custom
 from rlx_edge.cgen.emit import short_names
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.options import DEFAULT, Optimize, Options
@@ -47,6 +48,7 @@ from rlx_edge.evaluate import evaluate
 from rlx_edge.formats import save as formats_save
 from rlx_edge.formats.load import load
 from rlx_edge.ir import Array, Graph
+from rlx_edge.ir.custom import CustomKernel, CustomOp, register_custom
 from rlx_edge.passes.change_rule import change_rule as with_rule
 from rlx_edge.passes.freeze import freeze
 from rlx_edge.passes.to_nhwc import to_nhwc
@@ -308,6 +310,8 @@ def profile_on(port: str, out: Path | str, model: str | None = None) -> BoardPro
 
 
 __all__ = [
+    "CustomKernel",
+    "CustomOp",
     "EdgeError",
     "Optimize",
     "Options",
@@ -315,6 +319,7 @@ __all__ = [
     "apply_recipe",
     "build",
     "calibrate",
+    "check_custom",
     "check_model",
     "connect",
     "effort",
@@ -333,6 +338,7 @@ __all__ = [
     "quality",
     "quantize",
     "read_explanation",
+    "register_custom",
     "run",
     "save",
     "with_explanation",

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from rlx_edge.cli_profile import profile
 from rlx_edge.cli_quantize import quantize
 from rlx_edge.errors import EdgeError
 from rlx_edge.report.console import note, say
+from rlx_edge.user_code import load_module
 
 INTERRUPTED = 130
 """What typer returns after Ctrl-C."""
@@ -46,8 +48,13 @@ def options(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit")
     ] = False,
+    ops: Annotated[
+        list[Path] | None, typer.Option("--ops", help="a Python file of yours that registers custom ops; repeatable")
+    ] = None,
 ) -> None:
     """Neural networks on microcontrollers, proven bit for bit."""
+    for path in ops or ():
+        load_module(path, "--ops FILE.py")
 
 
 def main() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from rlx_edge.errors import DataError, EdgeError
 from rlx_edge.ir import Array
+from rlx_edge.user_code import described, load_module, short
 
 MetricFunction = Callable[[Array, Array], float]
 """From real outputs [samples, ...] and labels [samples, ...] to a number."""
@@ -104,27 +103,10 @@ def find_metric(text: str) -> tuple[str, MetricFunction]:
         raise EdgeError(f"no metric {text!r}; there are {', '.join(METRICS)}, and FILE.py:fn for a function of yours")
     if name in RESERVED:
         raise EdgeError(f"{text}: give the function another name: {name!r} is a key of the JSON result already")
-    function = getattr(_module(Path(file)), name, None)
+    function = getattr(load_module(Path(file), "--metric FILE.py:fn"), name, None)
     if not callable(function):
         raise EdgeError(f"{file}: has no function {name!r}; a metric is `def {name}(outputs, labels) -> float`")
     return name, _checked(text, function)
-
-
-def _module(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise EdgeError(f"{path}: no such file; --metric FILE.py:fn names a Python file of yours")
-    name = f"rlx_edge_metric_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise EdgeError(f"{path}: is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Dataclasses and pickles of the file look themselves up by name.
-    try:
-        with redirect_stdout(sys.stderr):
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # Whatever the file does wrong is told in one line.
-        raise EdgeError(f"{path}: {_described(error)} while it was loaded") from error
-    return module
 
 
 def _checked(text: str, function: Callable[..., object]) -> MetricFunction:
@@ -134,7 +116,7 @@ def _checked(text: str, function: Callable[..., object]) -> MetricFunction:
                 number = _number(function(outputs, labels))
         except (Exception, SystemExit) as error:
             shapes = f"outputs {outputs.dtype}{list(outputs.shape)} and labels {labels.dtype}{list(labels.shape)}"
-            raise EdgeError(f"{text}: {_described(error)} on {shapes}") from error
+            raise EdgeError(f"{text}: {described(error)} on {shapes}") from error
         if isinstance(number, str):
             raise EdgeError(f"{text}: gave {number}, not a finite number")
         return number
@@ -147,20 +129,4 @@ def _number(value: object) -> float | str:
     found = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
     if isinstance(found, int | float) and abs(found) <= sys.float_info.max:
         return float(found)
-    return _short(value)
-
-
-def _described(error: BaseException) -> str:
-    """An exception as one short line: its kind, its first line, and the line number in the user's file."""
-    if isinstance(error, SyntaxError):  # Says where it is by itself; the traceback ends in the import.
-        return f"{type(error).__name__}: {_short(error)}"
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    line = f" (line {where.tb_lineno} of {Path(where.tb_frame.f_code.co_filename).name})" if where else ""
-    return f"{type(error).__name__}: {_short(error)}{line}"
-
-
-def _short(value: object) -> str:
-    first = (str(value).splitlines() or [""])[0]
-    return first if len(first) <= 80 else f"{first[:80]}..."
+    return short(value)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command import good
+from command import here
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_docs import run_example
+from test_docs import ROOT
 
 import rlx_edge
 from rlx_edge import F32, I8, I32, Graph
@@ -151,12 +153,19 @@ def test_the_front_page_has_graph_and_dtypes() -> None:
     assert rlx_edge.Graph is Graph
 
 
-def test_a_small_network_is_quantized_generated_and_run(tmp_path: Any) -> None:
-    assert run_example("writing-graphs.md", tmp_path) == ["(32, 3) True"]
+def test_a_small_network_is_quantized_generated_and_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's example."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "writing-graphs.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out == "(32, 3) True\n"
     assert (tmp_path / "bundle" / "small" / "small.c").exists()
 
 
-def test_inspect_shows_text_and_draws(tmp_path: Any) -> None:
+def test_inspect_shows_text_and_draws(tmp_path: Path) -> None:
     """The text reads back as the graph; names that are markup, or none, are drawn as they are."""
     g = Graph("net")
     x = g.input("<svg onload=x> $\\frac$ [bold]\x1b\n&\u202e", (1, 4))
@@ -164,7 +173,7 @@ def test_inspect_shows_text_and_draws(tmp_path: Any) -> None:
     g.output(y + x, g.concat([y, g.tanh(y)], 1), name=None)
     net = g.build()
     rlx_edge.save(net, tmp_path / "net.rlx")
-    shown = good("inspect", "net.rlx", "--text", "--plot", "net.svg", cwd=tmp_path)
-    assert shown == to_text(net)
+    code, shown, _ = here("inspect", tmp_path / "net.rlx", "--text", "--plot", tmp_path / "net.svg")
+    assert (code, shown) == (0, to_text(net))
     root = ElementTree.fromstring((tmp_path / "net.svg").read_text(encoding="utf-8"))
     assert not any(element.tag.endswith("script") or "onload" in element.attrib for element in root.iter())

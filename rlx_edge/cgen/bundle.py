@@ -121,6 +121,7 @@ def _contents(
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """All files of a bundle by their path in it, and the models' hashes by name."""
     files = {f"rlx/{file.name}": file.read_bytes() for file in _needed_sources(plans)}
+    files |= {f"rlx/{name}": text.encode() for name, text in _files_of_users(plans).items()}
     guard = f"/* Made by rlx-edge: which kernels these are. */\n#define RLX_BUNDLE_KERNELS {kernels_id()}\n"
     files["rlx/rlx_bundle.h"] = guard.encode()
     if with_link:
@@ -143,13 +144,25 @@ def _stored(plan: Plan, digest: str) -> Graph:
 def _needed_sources(plans: Mapping[str, Plan]) -> list[Path]:
     """The C files of the kernels that the plans call, and all headers that these and the models include."""
     folder = firmware_dir() / "kernels"
-    names = {"rlx_crc32.c", *_MODEL_HEADERS, *(kernel.source for plan in plans.values() for kernel in plan.kernels)}
+    texts = _files_of_users(plans).values()
+    included = {name for text in texts for name in _INCLUDE.findall(text) if (folder / name).is_file()}
+    ours = (kernel.source for plan in plans.values() for kernel in plan.kernels if not kernel.files)
+    names = {"rlx_crc32.c", *_MODEL_HEADERS, *included, *ours}
     found: set[str] = set()
     while names - found:
         name = min(names - found)
         found.add(name)
         names |= set(_INCLUDE.findall((folder / name).read_text()))
     return [folder / name for name in sorted(found)]
+
+
+def _files_of_users(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """The files of custom kernels. Raises EdgeError where two kernels have files of one name."""
+    found: dict[str, str] = {}
+    for name, text in (file for plan in plans.values() for kernel in plan.kernels for file in kernel.files):
+        if found.setdefault(name, text) != text:
+            raise EdgeError(f"two custom kernels have a file {name}: give one of the functions another name")
+    return found
 
 
 _MODEL_HEADERS = ("rlx.h", "rlx_crc32.h", "rlx_float.h", "rlx_kernels.h", "rlx_real.h", "rlx_requant.h")

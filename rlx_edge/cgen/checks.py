@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from rlx_edge.ir import FrozenTable, Graph, Node, Requant
+from rlx_edge.ir import DType, FrozenTable, Graph, Node, Requant
+from rlx_edge.ir.custom import find_custom
 from rlx_edge.ir.ops import DequantMatMul, Layout, Pad, PadMode, Pool, Reduce, ReduceOp, Softmax
+from rlx_edge.ir.ops.control import Custom
 from rlx_edge.ir.ops.dequant import STORED
 
 MAX_RANK = 4
@@ -40,6 +42,17 @@ def some_computed_operand(graph: Graph, node: Node) -> str | None:
 def computed_input(graph: Graph, node: Node) -> str | None:
     first = graph.nodes[node.inputs[0]]
     return f"a constant input {first.name!r}; fold it ahead of time" if graph.constant(first) is not None else None
+
+
+def registered_kernel(graph: Graph, node: Node) -> str | None:
+    assert isinstance(node.op, Custom)
+    registered = find_custom(node.op.name)
+    if registered is None:
+        return f"the custom op {node.op.name!r} is not registered: rlx-edge --ops FILE.py names the file that does it"
+    if registered.kernel is None:
+        return f"the custom op {node.op.name!r} has no C kernel"
+    other = [t for t in (*graph.operand_types(node), node.type) if t.dtype is not DType.I8]
+    return f"a custom op on {other[0].dtype.value}; int8 is needed" if other else None
 
 
 def last_axis(graph: Graph, node: Node) -> str | None:

@@ -97,6 +97,8 @@ class ModelText:
     stage_count: int
     preprocess: PreprocessTables | None
     ties_to_even: bool
+    custom_headers: tuple[tuple[str, str], ...]
+    """Of users' kernels, and a digest of their text."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,11 @@ def _model_text(plan: Plan, name: str, target: TargetConfig, kernels_id: str) ->
         if len(inputs) > 1
         else preprocess_tables(plan.graph.metadata.get("preprocess"), inputs[0].type, input_rounding(plan.graph)),
         ties_to_even=input_rounding(plan.graph) is not round_half_away,
+        custom_headers=tuple(
+            (f"{kernel.name}.h", hashlib.sha256(repr(kernel.files).encode()).hexdigest()[:16])
+            for kernel in plan.kernels
+            if kernel.files
+        ),
     )
 
 

@@ -22,6 +22,7 @@ class Kernel:
     `stack_bytes` bounds what the kernel and what it calls take from the stack, under any optimization level (a test
     adds up what the compiler says).
     `scratch`: it takes a pointer to scratch memory, aligned to 16, after its views.
+    `files`: names and texts of a user's kernel; ours are in firmware/kernels.
     `order`: in which order it reads its inputs and writes its output (cgen/order.py); without one, nothing may overlap.
     """
 
@@ -34,6 +35,7 @@ class Kernel:
     stack_bytes: int = 512
     scratch: bool = False
     order: Callable[[Call], Accesses] | None = None
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def source(self) -> str:

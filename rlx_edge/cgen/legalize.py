@@ -80,4 +80,5 @@ def _violations(graph: Graph, node: Node, target: TargetConfig) -> Iterator[str]
 
 
 def _moves_bytes(node: Node) -> bool:
-    return node.op.kind_name in ("Reshape", "Narrow", "Concat", "Quantize", "Dequantize", "Clamp", "Activation")
+    kinds = ("Reshape", "Narrow", "Concat", "Quantize", "Dequantize", "Clamp", "Activation", "Custom")
+    return node.op.kind_name in kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_edge.cgen import lower_dequant, lower_elementwise, lower_moves, lower_reductions, lower_windows
+from rlx_edge.cgen import lower_custom, lower_dequant, lower_elementwise, lower_moves, lower_reductions, lower_windows
 from rlx_edge.cgen.plan import Call, Step
 from rlx_edge.cgen.target import Isa
 from rlx_edge.cgen.variants.table import VARIANTS
@@ -33,6 +33,7 @@ from rlx_edge.ir.ops import (
     Softmax,
     Transpose,
 )
+from rlx_edge.ir.ops.control import Custom
 
 LOWER: dict[type[Op], Callable[[Graph, Node], tuple[Call, ...]]] = {
     QConv2d: lower_windows.conv,
@@ -54,6 +55,7 @@ LOWER: dict[type[Op], Callable[[Graph, Node], tuple[Call, ...]]] = {
     Reverse: lower_moves.reverse,
     Pad: lower_moves.pad,
     Concat: lower_moves.concat,
+    Custom: lower_custom.custom,
 }
 
 

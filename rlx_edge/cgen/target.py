@@ -31,6 +31,7 @@ from rlx_edge.ir.ops import (
     Softmax,
     Transpose,
 )
+from rlx_edge.ir.ops.control import Custom
 
 Check = Callable[[Graph, Node], str | None]
 
@@ -95,6 +96,7 @@ PORTABLE_OPS: Mapping[type[Op], Support] = {
     Reverse: Support(_MOVING),
     Pad: Support((*_MOVING, checks.no_batch_padding)),
     Concat: Support(_MOVING),
+    Custom: Support((checks.registered_kernel, checks.some_computed_operand, checks.per_tensor)),
 }
 """The portable C kernels."""
 

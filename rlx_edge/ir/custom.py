@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rlx_edge.errors import ModelError
 from rlx_edge.ir.dtype import Array, DType
@@ -14,17 +17,58 @@ if TYPE_CHECKING:
     from rlx_edge.ir.ops.control import Custom
 
 
+_NAME = re.compile(r"(?!rlx)[A-Za-z]\w{0,62}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class CustomKernel:
+    """A user's C function for a custom op on int8, as docs/custom-ops.md says:
+
+        void function(const struct *p, rlx_view_t a, .., rlx_view_t y, [void *scratch,] int32_t y0, int32_t y1);
+
+    `header` and `source` are the text of its two files, which are called after the function. `params(op, operand types,
+    output type)` gives the struct's int32 fields by name. `scratch`, of the same, gives the bytes of scratch memory;
+    without it the function takes none. `stack_bytes` bounds what the function takes of the stack. Raises ModelError for
+    names that are no names in C, or that begin as ours do.
+    """
+
+    function: str
+    struct: str
+    header: str
+    source: str
+    params: Callable[[Custom, Sequence[TensorType], TensorType], Mapping[str, int]]
+    scratch: Callable[[Custom, Sequence[TensorType], TensorType], int] | None = None
+    stack_bytes: int = 512
+
+    def __post_init__(self) -> None:
+        for name in (self.function, self.struct):
+            if not _NAME.fullmatch(name):
+                raise ModelError(f"{name!r} for a custom kernel: a name in C that does not begin with rlx is needed")
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Names and texts."""
+        return (f"{self.function}.h", self.header), (f"{self.function}.c", self.source)
+
+
 @dataclass(frozen=True)
 class CustomOp:
-    """An op of a user. Both functions get the node's `Custom`, whose `attrs` are theirs to read.
+    """An op of a user. All functions get the node's `Custom`, whose `attrs` are theirs to read.
 
     `infer(op, operand types)` gives shape and dtype of the output, or raises ShapeError. `reference(op, operands,
     operand types, output type)` gives its values, of that shape and dtype.
+
+    With a `kernel` it is quantized and runs on devices: both functions then take int8 operands too, whose types say
+    what the codes stand for. `same_quant`: the output has its first operand's parameters. `examples(rng)` gives attrs
+    and operand shapes at random, for `check_custom`.
     """
 
     name: str
     infer: Callable[[Custom, Sequence[TensorType]], tuple[Shape, DType]]
     reference: Callable[[Custom, Sequence[Array], Sequence[TensorType], TensorType], Array]
+    kernel: CustomKernel | None = None
+    same_quant: bool = False
+    examples: Callable[[np.random.Generator], tuple[bytes, tuple[Shape, ...]]] | None = None
 
 
 _registered: dict[str, CustomOp] = {}

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx_edge.errors import UnsupportedError
 from rlx_edge.ir import DType, Graph, GraphBuilder, Node, QuantParams, Requant, TensorType, real_multipliers
+from rlx_edge.ir.custom import find_custom
 from rlx_edge.ir.ops import (
     MOVES,
     Activation,
@@ -30,6 +31,7 @@ from rlx_edge.ir.ops import (
     Softmax,
     Transpose,
 )
+from rlx_edge.ir.ops.control import Custom
 from rlx_edge.ir.ops.conv import pad_sides
 from rlx_edge.passes.fuse import Fusion, bounds_of
 from rlx_edge.quant.schemes import QuantizedWeights
@@ -209,6 +211,16 @@ def _same_params(lowering: Lowering, node: Node) -> int:
     return lowering.result(node, node.op, [lowering.operand(i, quant) for i in node.inputs])
 
 
+def _custom(lowering: Lowering, node: Node) -> int:
+    assert isinstance(node.op, Custom)
+    registered = find_custom(node.op.name)
+    assert registered is not None
+    quant = lowering.params[node.id] if registered.same_quant else None
+    first, *others = node.inputs
+    operands = [lowering.operand(first, quant), *map(lowering.operand, others)]
+    return lowering.result(node, node.op, operands)
+
+
 LOWER: dict[type[Op], Callable[[Lowering, Node], int]] = {
     Input: _input,
     Conv: _conv,
@@ -222,5 +234,6 @@ LOWER: dict[type[Op], Callable[[Lowering, Node], int]] = {
     **dict.fromkeys(MOVES, _same_params),
     Pad: _same_params,
     Concat: _same_params,
+    Custom: _custom,
 }
 """By the kind of a node, or of the anchor of the fusion that it ends."""

@@ -9,7 +9,9 @@ from functools import partial
 from rlx_edge.data import Data
 from rlx_edge.errors import EdgeError, ModelError, UnsupportedError
 from rlx_edge.ir import DType, Graph, Node, Requant
+from rlx_edge.ir.custom import find_custom
 from rlx_edge.ir.ops import Binary, BinaryOp, Concat, Input, Leaf, MatMul, Pad, PadMode, Reduce, ReduceOp
+from rlx_edge.ir.ops.control import Custom
 from rlx_edge.passes.fuse import fused_away
 from rlx_edge.passes.pipeline import prepare
 from rlx_edge.passes.rebuild import builder_like, is_anchor
@@ -160,6 +162,8 @@ def _problems(graph: Graph, node: Node) -> Iterator[str]:
         return
     if type(node.op) not in LOWER:
         yield f"{node.op.kind_name} has no int8 form, or is quantized already"
+    elif isinstance(node.op, Custom) and getattr(find_custom(node.op.name), "kernel", None) is None:
+        yield f"the custom op {node.op.name!r} is not registered with a C kernel: rlx-edge --ops FILE.py"
     elif node.type.dtype is not DType.F32:
         yield f"its result is {node.type}, not float32"
     elif isinstance(node.op, ANCHORS) and not is_anchor(graph, node):
