@@ -47,6 +47,22 @@ def test_a_wrong_kernel_is_found(median: CustomOp) -> None:
         rlx_edge.check_custom(NAME, graphs=3)
 
 
+@pytest.mark.parametrize(
+    ("line", "stray"),
+    [
+        ("out[i] = sorted[p->size / 2];", "out[p->rows * p->width - row * p->width] = 1;"),
+        ("out[i] = sorted[p->size / 2];", "rlx_row(y, 0)[-1] = 1;"),
+        ("out[i] = sorted[p->size / 2];", "((int8_t *)scratch)[16] = 1;"),
+        ("out[i] = sorted[p->size / 2];", "((int8_t *)in)[i] = 1;"),
+    ],
+)
+def test_a_kernel_that_writes_elsewhere_is_found(median: CustomOp, line: str, stray: str) -> None:
+    """The result is right, or would be but for what lies there."""
+    changed(median, line, f"{line} {stray}")
+    with pytest.raises(ModelError, match=r"'example\.median': (the kernel writes to byte|C gives)"):
+        rlx_edge.check_custom(NAME, graphs=8)
+
+
 def test_what_has_no_kernel_is_refused(median: CustomOp, tmp_path: Path) -> None:
     unregister_custom(NAME)
     register_custom(replace(median, kernel=None))

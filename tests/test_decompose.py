@@ -155,7 +155,6 @@ SAMPLES: list[tuple[Op, list[tuple[int, ...]], tuple[int, ...] | None]] = [
     (ResizeNearest2x(), [(1, 2, 3, 3)], None),
     (Interpolate3d((3, 2, 5)), [(1, 1, 2, 4, 3)], None),
     (StopGradient(), [(2, 3)], None),
-    (Trilu(True, -1), [(2, 3, 4)], None),
     (Histogram(4, -1.0, 1.0), [(5, 6)], None),
     (Tile((2, 1)), [(2, 3)], None),
     (Pad(((1, 2), (0, 1)), PadMode.REFLECT), [(3, 4)], None),
@@ -183,16 +182,22 @@ def test_every_rule_replaces_its_kind(op: Op, shapes: list[tuple[int, ...]], dec
 
 
 def test_every_rule_has_a_sample() -> None:
-    assert {type(op) for op, _, _ in SAMPLES} | {Gather} == {*unfused.RULES, *RULES}
+    assert {type(op) for op, *_ in (*SAMPLES, *ON_INT8)} | {Gather} == {*unfused.RULES, *RULES}
 
 
 MOVING = (Roll, ResizeNearest2x, TransformRegion, StopGradient, Tile, Pad)
 
+ON_INT8: list[tuple[Op, tuple[int, ...]]] = [
+    (Trilu(True, -1), (2, 3, 4)),
+    (Trilu(False, 1), (4, 4)),
+    (Trilu(True, 9), (2, 3)),
+    *((op, shapes[0]) for op, shapes, _ in SAMPLES if isinstance(op, MOVING)),
+]
+"""Ops that move codes, or put the code of 0 in their place, and shapes of their operands."""
 
-@pytest.mark.parametrize(
-    ("op", "shape"), [(op, shapes[0]) for op, shapes, _ in SAMPLES if isinstance(op, MOVING)], ids=name_of
-)
-def test_moves_of_int8_run_in_c(op: Op, shape: tuple[int, ...], tmp_path: Path) -> None:
+
+@pytest.mark.parametrize(("op", "shape"), ON_INT8, ids=name_of)
+def test_what_int8_takes_runs_in_c(op: Op, shape: tuple[int, ...], tmp_path: Path) -> None:
     """The op after another, generated for the host: the bits of the reference on the op itself."""
     quant = QuantParams.per_tensor(0.5, 3)
     builder = GraphBuilder("one")

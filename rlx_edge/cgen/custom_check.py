@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rlx_edge.cgen.bundle import generate
-from rlx_edge.cgen.host import HostModel
+from rlx_edge.cgen.host import GUARD, HostModel
 from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.ir import Array, DType, Graph, GraphBuilder, QuantParams, TensorType
 from rlx_edge.ir.custom import CustomOp, find_custom
@@ -22,6 +22,8 @@ SAMPLES = 8
 def check_custom(name: str, graphs: int = 8, seed: int = 0) -> int:
     """Compile the kernel for so many random graphs of the op alone, and compare every byte; the count of comparisons.
 
+    Memory around the output and the scratch memory must stay as it was.
+
     Raises ModelError with the first difference, and UnsupportedError where nothing can be compared.
     """
     op = find_custom(name)
@@ -33,7 +35,9 @@ def check_custom(name: str, graphs: int = 8, seed: int = 0) -> int:
         for bundled in generate(drawn, Path(folder) / "bundle"):
             graph = drawn[bundled.name]
             given = {node.name: _values(rng, node.type) for node in graph.inputs}
-            (found,) = HostModel(bundled).run(given).values()
+            model = HostModel(bundled)
+            (found,) = model.run(given).values()
+            _check_writes(op, model, {name: values[:1] for name, values in given.items()}, rng)
             for sample in range(SAMPLES):
                 (wanted,) = run(graph, {key: values[sample] for key, values in given.items()}).values()
                 _compare(op, graph, found[sample], wanted)
@@ -59,6 +63,30 @@ def _values(rng: np.random.Generator, type: TensorType) -> Array:
     values = rng.integers(-128, 128, (SAMPLES, *type.shape)).astype(np.int8)
     values[0], values[1] = -128, 127
     return values
+
+
+def _check_writes(op: CustomOp, model: HostModel, given: dict[str, Array], rng: np.random.Generator) -> None:
+    """Raise ModelError where the kernel changes its inputs, or memory that is neither output nor scratch memory."""
+    plan = model.plan
+    (step,), (*inputs, output) = plan.steps, plan.tensors
+    free = np.ones(len(model.memory), np.bool_)
+    spans = [(output.offset, output.type.bytes)]
+    spans += [(offset, step.calls[0].scratch) for offset in plan.scratch_offsets.values()]
+    for offset, size in spans:
+        free[GUARD + offset : GUARD + offset + size] = False
+    model.memory[:] = rng.integers(0, 256, len(model.memory))
+    before = model.memory.copy()
+    for tensor in inputs:
+        at = GUARD + tensor.offset
+        before[at : at + tensor.type.bytes] = given[tensor.name].view(np.uint8).reshape(-1)
+    model.run(given)
+    wrong = np.flatnonzero(free & (model.memory != before))
+    if len(wrong):
+        place = int(wrong[0]) - GUARD - output.offset
+        raise ModelError(
+            f"the custom op {op.name!r}: the kernel writes to byte {place} from the first of its output, which has "
+            f"{output.type.bytes}, and that is not its scratch memory: {output.type}"
+        )
 
 
 def _compare(op: CustomOp, graph: Graph, found: Array, wanted: Array) -> None:

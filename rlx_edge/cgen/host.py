@@ -21,10 +21,14 @@ void rlx_host_run(const void *model, uint8_t *arena, uint32_t count, const uint8
 """
 
 
+GUARD = 256
+
+
 class HostModel:
     """A model of a bundle, ready to run on the host.
 
-    Raises ToolError when there is no C compiler or when it refuses the code.
+    `memory` is the arena with GUARD bytes of nobody's before and behind it. Raises ToolError when there is no C
+    compiler or when it refuses the code.
     """
 
     def __init__(self, model: BundledModel, flags: Sequence[str] = FLAGS) -> None:
@@ -40,9 +44,10 @@ class HostModel:
             raise ToolError(f"the constants of {model.name} do not match their checksum after compilation")
         self._descriptor = self._ffi.addressof(self._lib, f"{model.name}_model")
         self._partial = partial_tensors(self.plan)
-        # numpy aligns to 16 at least only by chance, so the arena starts at the first aligned byte.
-        room = np.zeros(self.plan.arena_bytes + 16, np.uint8)
-        start = -room.ctypes.data % 16
+        # numpy aligns to 16 at least only by chance, so the arena starts at the first aligned byte after the guard.
+        room = np.zeros(self.plan.arena_bytes + 2 * GUARD + 16, np.uint8)
+        start = GUARD + -room.ctypes.data % 16
+        self.memory = room[start - GUARD : start + self.plan.arena_bytes + GUARD]
         self._arena = room[start : start + self.plan.arena_bytes]
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -13,17 +13,15 @@ from rlx_edge.cgen.plan import Plan, Step, Tensor
 from rlx_edge.cgen.target import TargetConfig
 from rlx_edge.ir import Graph
 from rlx_edge.passes.freeze import freeze
-from rlx_edge.passes.fuse_dequant import fuse_dequant
-from rlx_edge.passes.pipeline import clean, lean
-from rlx_edge.passes.to_nhwc import to_nhwc
+from rlx_edge.passes.pipeline import arranged, lean
 
 
 def make_plan(graph: Graph, target: TargetConfig, options: Options = DEFAULT) -> Plan:
-    """Move to NHWC, freeze, leave out what no output needs, legalize, lower, and place every tensor.
+    """Arrange for targets, freeze, leave out what no output needs, legalize, lower, and place every tensor.
 
     Raises UnsupportedError listing everything that the target cannot run, and EdgeError for a budget that is too small.
     """
-    lowered = lean(freeze(clean(fuse_dequant(to_nhwc(graph)))))  # A quantized ONNX model comes as NCHW.
+    lowered = lean(freeze(arranged(graph)))  # A quantized ONNX model comes as NCHW.
     proofs = legalize(lowered, target)
     steps, layout = within_budgets(lowered, target, options)
     tensors = _tensors(lowered, steps, layout.offsets)

@@ -22,6 +22,7 @@ from rlx_edge.passes.fold_constant_tensors import fold_constant_tensors
 from rlx_edge.passes.fold_constants import fold_constants
 from rlx_edge.passes.fold_pad import fold_pad
 from rlx_edge.passes.fold_scale_ahead import fold_scale_ahead
+from rlx_edge.passes.fuse_dequant import fuse_dequant
 from rlx_edge.passes.merge_clamps import merge_clamps
 from rlx_edge.passes.merge_tables import merge_tables
 from rlx_edge.passes.norm_rules import recognize_norms
@@ -63,8 +64,6 @@ CLEAN: tuple[Pass, ...] = (remove_dead, fold_constants, clean_shapes, share_comm
 """What any graph may go through: every output keeps its bits, on int8 too."""
 
 LEAN: tuple[Pass, ...] = (
-    unfuse,
-    decompose,
     clamp_codes,  # Before merge_tables: a clamp within a convolution costs less than a look-up.
     fold_code_pads,
     merge_tables,
@@ -93,6 +92,11 @@ def prepare(graph: Graph) -> Graph:
 
 
 _prepared: WeakKeyDictionary[Graph, Graph | None] = WeakKeyDictionary()
+
+
+def arranged(graph: Graph) -> Graph:
+    """An int8 graph with images in NHWC, of kinds that targets have; each output the same to the last bit."""
+    return clean(decompose(fuse_dequant(to_nhwc(unfuse(graph)))))
 
 
 def clean(graph: Graph) -> Graph:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rlx_edge.ir import DType, Graph
+from rlx_edge.ir import DType, Graph, QuantParams, Requant
 from rlx_edge.ir.ops import (
     Activation,
     ActivationFn,
@@ -215,16 +215,15 @@ def stop_gradient(parts: Parts) -> int | None:
 
 
 def trilu(parts: Parts) -> int | None:
-    """On floats: the triangle chosen from zeros. On int8, see quant/lower.py."""
+    """On int8: times 1 in the triangle and 0 elsewhere. The multiplier is 1, which every rule computes exactly."""
     op, type = parts.node.op, parts.node.type
     assert isinstance(op, Trilu)
-    if type.quant is not None:
+    if type.dtype is not DType.I8 or type.quant is None or type.quant.axis is not None:
         return None
-    rows, columns = (np.arange(size) for size in type.shape[-2:])
-    offset = columns - rows[:, None]
-    kept = offset >= op.diagonal if op.upper else offset <= op.diagonal
-    zero = parts.constant("zero", np.zeros((), type.dtype.numpy))
-    return parts.add(Where(), parts.constant("triangle", kept), parts.operands[0], zero)
+    ones = np.ones(type.shape, np.int8)
+    held = np.triu(ones, op.diagonal) if op.upper else np.tril(ones, op.diagonal)
+    mask = parts.builder.param(f"{parts.node.name}.triangle", held, QuantParams.per_tensor(1.0, 0))
+    return parts.add(Binary(BinaryOp.MUL, Requant.TFLM), parts.operands[0], mask)
 
 
 def histogram(parts: Parts) -> int | None:

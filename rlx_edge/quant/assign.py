@@ -28,6 +28,7 @@ from rlx_edge.ir.ops import (
     Pool,
     Reduce,
     Softmax,
+    Trilu,
 )
 from rlx_edge.passes.fuse import Fusion, find_fusions, fused_away
 from rlx_edge.passes.rebuild import only_user
@@ -45,8 +46,8 @@ from rlx_edge.quant.widths import PER_TENSOR, LayerRule, rules_of
 OWN_RANGE: tuple[type[Op], ...] = (Input, Conv, MatMul, Binary, Activation, Clamp, Reduce, Concat)
 """Ops whose output gets parameters of its own."""
 
-OPERANDS: tuple[type[Op], ...] = (Pool, *MOVES)
-"""Ops whose output keeps the operand's parameters: each output value is, or lies among, operand values."""
+OPERANDS: tuple[type[Op], ...] = (Pool, Trilu, *MOVES)
+"""Ops whose output keeps the operand's parameters: each output value is, or lies among, operand values and 0."""
 
 
 FIXED_OUTPUTS: Mapping[ActivationFn, QuantParams] = {

@@ -30,6 +30,7 @@ from rlx_edge.ir.ops import (
     Reshape,
     Softmax,
     Transpose,
+    Trilu,
 )
 from rlx_edge.ir.ops.control import Custom
 from rlx_edge.ir.ops.conv import pad_sides
@@ -231,7 +232,7 @@ LOWER: dict[type[Op], Callable[[Lowering, Node], int]] = {
     Pool: _pool,
     Reduce: _reduce,
     Softmax: _softmax,
-    **dict.fromkeys(MOVES, _same_params),
+    **dict.fromkeys((*MOVES, Trilu), _same_params),
     Pad: _same_params,
     Concat: _same_params,
     Custom: _custom,

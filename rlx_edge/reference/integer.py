@@ -244,6 +244,13 @@ def pad(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType
     return np.pad(x[0], op.pads, constant_values=pad_value(op, types[0]))
 
 
+def trilu(op: Op, x: Sequence[Array], types: Sequence[TensorType], out: TensorType) -> Array:
+    """The codes of the triangle; elsewhere the code of 0."""
+    inside = moving.trilu(op, [np.ones(x[0].shape, np.bool_)], types, out)
+    assert out.quant is not None
+    return np.where(inside, x[0], np.int8(out.quant.zero_point))
+
+
 def pad_value(op: Pad, type: TensorType) -> float | int:
     """The element that fills padded positions."""
     if type.quant is None:

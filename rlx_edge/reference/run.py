@@ -142,6 +142,7 @@ INT8: dict[type[Op], OpFunction] = {
     Reverse: moving.reverse,
     Tile: moving.tile,
     Gather: moving.gather,
+    Trilu: integer.trilu,
     Pad: integer.pad,
     Concat: moving.concat,
 }
