@@ -13,6 +13,10 @@ from flash_bench import Builds, Desk, builds_of
 from hypothesis import HealthCheck, settings
 from once import once
 
+# Tests start the command hundreds of times, which takes twice as long where its modules are compiled every time.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).resolve().parents[1] / "build" / "bytecode")
+
 # Whoever runs the tests may have boards of their own, which are none of the tests' business.
 os.environ["RLX_EDGE_BOARDS"] = str(Path(tempfile.gettempdir()) / "rlx-edge-tests" / "no boards")
 
