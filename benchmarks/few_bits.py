@@ -59,10 +59,11 @@ def calibration(name: str) -> tuple[Graph, Data]:
 
 
 @cache
-def model(name: str, width: str) -> Graph:
+def model(name: str, width: str, method: str | None = None) -> Graph:
+    """The float model with weights of that width, rounded by that method; None: as the command does."""
     graph, data = calibration(name)
     scales = PER_TENSOR if name in WITHOUT_DATA else PER_CHANNEL
-    rules = tuple(replace(rule, scales=scales) for rule in WIDTHS[width])
+    rules = tuple(replace(rule, scales=scales, method=method) for rule in WIDTHS[width])
     return api.apply_recipe(graph, data, replace(effort("balanced"), weights=rules)).graph
 
 
