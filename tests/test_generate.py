@@ -10,6 +10,8 @@ from pathlib import Path
 import cffi
 import numpy as np
 import pytest
+from kernel_objects import COMPILER, CORES, PORTABLE, kernel_objects, kernel_sources
+from kernel_objects import FLAGS as OBJECT_FLAGS
 from models import ModelMaker, float_edges_model, random_model, samples, tiny_model
 
 from rlx_edge.api import with_rule
@@ -17,8 +19,8 @@ from rlx_edge.cgen.bundle import generate, kernels_id, open_bundle
 from rlx_edge.cgen.compile_host import compile_shared
 from rlx_edge.cgen.host import HostModel
 from rlx_edge.cgen.planner import CALL_STACK_BYTES
-from rlx_edge.cgen.target import TARGETS, Isa, get_target
-from rlx_edge.cgen.variants.table import ALL_KERNELS, VARIANTS
+from rlx_edge.cgen.target import TARGETS, get_target
+from rlx_edge.cgen.variants.table import ALL_KERNELS
 from rlx_edge.data import load_data
 from rlx_edge.errors import DataError, EdgeError, UnsupportedError
 from rlx_edge.formats.load import load
@@ -29,7 +31,7 @@ from rlx_edge.quant.calibrate import calibrate
 from rlx_edge.quant.quantize import quantize
 from rlx_edge.reference import run, run_all
 from rlx_edge.reference.fixedpoint import input_rounding, quantize_f32
-from rlx_edge.resources import digits_dir, firmware_dir
+from rlx_edge.resources import digits_dir
 
 GOLDEN = Path(__file__).parent / "golden" / "tiny"
 RUNTIME_STACK = 64
@@ -249,24 +251,40 @@ def test_kernels_need_no_library(tmp_path: Path) -> None:
     assert {line.split()[-1] for line in nm.splitlines()} <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
 
 
-@pytest.mark.parametrize("level", ["-O0", "-Os", pytest.param("-O2", marks=pytest.mark.long), "-O3"])
-def test_stack_bounds_hold(level: str, tmp_path: Path) -> None:
+LEVELS = ("-O0", "-Os", "-O2", "-O3")
+PLACES = [(level, isa.value, core) for level in LEVELS for core in CORES.values() for isa in get_target(core).isas]
+
+
+def _is_default(level: str, isa: str, core: str) -> bool:
+    """On the smallest core that has the instructions, and where the compiler itself makes vectors."""
+    smallest = {PORTABLE: CORES["v6m"], **CORES}[isa]
+    return level != "-O2" and (core == smallest or (level, isa, core) == ("-O3", PORTABLE, CORES["mve"]))
+
+
+@pytest.mark.parametrize(
+    ("level", "isa", "core"), [p if _is_default(*p) else pytest.param(*p, marks=pytest.mark.long) for p in PLACES]
+)
+def test_stack_bounds_of_kernels_hold(
+    level: str, isa: str, core: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """All frames of a kernel's file together, as the compiler gives them, with room for its run-time functions."""
+    bounds = {Path(kernel.source).stem: kernel.stack_bytes - RUNTIME_STACK for kernel in ALL_KERNELS}
+    found = sorted(kernel_objects(tmp_path_factory, isa, core, level).glob("*.su"))
+    assert len(found) == len(kernel_sources(isa))
+    for file in found:
+        frames = [int(line.split("\t")[1]) for line in file.read_text().splitlines()]
+        assert sum(frames) <= bounds.get(file.stem, 512), file.stem
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("core", CORES.values())
+def test_the_stack_bound_of_calls_holds(core: str, level: str, tmp_path: Path) -> None:
+    """All frames of a model's file that lie below each other."""
     bundle = generate({"tiny": tiny_model()}, tmp_path / "bundle")[0].bundle
-    isa_of = {kernel.source: variant.isa for variant in VARIANTS for kernel in variant.kernels}
-    for core in ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m55"):
-        bounds = {kernel.source: kernel.stack_bytes - RUNTIME_STACK for kernel in ALL_KERNELS}
-        bounds["tiny.c"] = CALL_STACK_BYTES
-        for source in [*(firmware_dir() / "kernels").glob("*.c"), bundle / "tiny" / "tiny.c"]:
-            if isa_of.get(source.name, Isa.PORTABLE) not in get_target(core).isas:
-                continue  # never called on this core
-            made = tmp_path / f"{core}{level}{source.name}.o"
-            flags = ("-std=c11", level, f"-mcpu={core}", "-mthumb", "-ffreestanding", "-fstack-usage", "-c")
-            command = ["arm-none-eabi-gcc", *flags, f"-I{bundle / 'rlx'}", str(source), "-o", str(made)]
-            subprocess.run(command, check=True)
-            frames = [line.split("\t") for line in made.with_suffix(".su").read_text().splitlines()]
-            counted = [int(size) for where, size, _ in frames if source.name != "tiny.c" or _is_called(where)]
-            assert sum(counted) <= bounds.get(source.name, 512), f"{source.name} {core} {level}"
+    command = [COMPILER, *OBJECT_FLAGS, level, f"-mcpu={core}", f"-I{bundle / 'rlx'}", "-c", bundle / "tiny" / "tiny.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    frames = [line.split("\t") for line in (tmp_path / "tiny.su").read_text().splitlines()]
+    assert sum(int(size) for where, size, _ in frames if _is_called(where)) <= CALL_STACK_BYTES
 
 
 def _is_called(where: str) -> bool:
