@@ -234,3 +234,17 @@ def test_a_network_of_moves_is_quantized_and_runs(tmp_path: Path) -> None:
     api.build({"net": int8}, load_board("mps2-an386"), tmp_path)
     result = api.parity(tmp_path, Data(values), emulate=True, layers=True)  # Of device, host and reference.
     assert (result.inputs, result.differing_bytes) == (4, 0)
+
+
+@pytest.mark.parametrize("op", [Tile((1, 1)), Pad(((0, 0), (0, 0)), PadMode.REFLECT)], ids=name_of)
+def test_a_move_of_nothing_between_two_outputs_is_quantized(op: Op, tmp_path: Path) -> None:
+    builder = GraphBuilder("one")
+    x = builder.input("x", TensorType((1, 3), F32))
+    first = builder.add(Activation(ActivationFn.RELU), [x], "first")
+    graph = builder.build([first, builder.add(op, [first], "y")])
+    data = Data({"x": np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)})
+    int8 = quantize(graph, calibrate(graph, data))
+    assert [node.name for node in int8.output_nodes] == ["first", "y"]
+    (model,) = generate({"one": int8}, tmp_path / "bundle")
+    found = HostModel(model).run({"x": np.array([[-3, 5, 90]], np.int8)})
+    np.testing.assert_array_equal(found["first"], found["y"])

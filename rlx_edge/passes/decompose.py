@@ -22,7 +22,7 @@ def tile(parts: Parts) -> int | None:
     for axis, count in enumerate(parts.node.op.reps):
         if count > 1:
             x = parts.repeat(x, axis, count, each=False)
-    return x if x != parts.operands[0] else None
+    return _own(parts, x)
 
 
 def pad(parts: Parts) -> int | None:
@@ -35,7 +35,12 @@ def pad(parts: Parts) -> int | None:
     for axis, (before, after) in enumerate(op.pads):
         if before or after:
             x = parts.join(list(_padded(parts, op.mode, x, axis, before, after)), axis)
-    return x if x != parts.operands[0] else None
+    return _own(parts, x)
+
+
+def _own(parts: Parts, x: int) -> int:
+    """What was made; where that is nothing, a node all the same: the operand may be another output of the graph."""
+    return x if x != parts.operands[0] else parts.add(Reshape(parts.shape(x)), x)
 
 
 def _padded(parts: Parts, mode: PadMode, x: int, axis: int, before: int, after: int) -> Iterator[int]:
