@@ -13,7 +13,7 @@ from oracles.tflite_ref import SKIP_REASON, TfliteRuntime, oracle_python
 from oracles.tflite_writer import Array, OpSpec, TensorSpec, write_model
 
 from rlx_edge.data import Data
-from rlx_edge.errors import UnsupportedError
+from rlx_edge.errors import ModelError, UnsupportedError
 from rlx_edge.formats.tflite import load_tflite
 from rlx_edge.formats.tflite_context import CONSTANT_TYPES
 from rlx_edge.formats.tflite_file import OPTION_FIELDS, read_model
@@ -66,11 +66,13 @@ def integers(values: object) -> TensorSpec:
 
 @dataclass(frozen=True)
 class Single:
-    """An operator on `operands` inputs of `shape`, then constants, giving `out` (None: the same shape)."""
+    """An operator on `leading` constants, `operands` inputs of `shape`, then constants, giving `out` (None: the same
+    shape)."""
 
     options: str = ""
     fields: Mapping[str, int | float] = field(default_factory=dict)
     operands: int = 1
+    leading: tuple[TensorSpec, ...] = ()
     constants: tuple[TensorSpec, ...] = ()
     out: tuple[int, ...] | None = None
     positive: bool = False
@@ -78,12 +80,12 @@ class Single:
 
     def model(self, kind: str) -> bytes:
         inputs = [real(f"x{i}", *self.shape) for i in range(self.operands)]
-        tensors = [*inputs, *self.constants, real("y", *(self.out or self.shape))]
-        last = len(tensors) - 1
+        tensors = [*self.leading, *inputs, *self.constants, real("y", *(self.out or self.shape))]
+        first, last = len(self.leading), len(tensors) - 1
         return write_model(
             tensors,
             [OpSpec(kind.split()[0], range(last), [last], self.options, self.fields)],
-            range(len(inputs)),
+            range(first, first + len(inputs)),
             [last],
         )
 
@@ -157,12 +159,25 @@ SINGLES: Mapping[str, Single] = {
     "EXPAND_DIMS": Single("ExpandDimsOptions", constants=(integers(0),), out=(1, 2, 3, 4, 5)),
     "SLICE": Single("SliceOptions", constants=_CORNER),
     "STRIDED_SLICE": Single("StridedSliceOptions", constants=(*_CORNER, integers([1, 1, 1, 1]))),
+    "STRIDED_SLICE of a first element": Single(
+        "StridedSliceOptions",
+        {"BeginMask": 2, "ShrinkAxisMask": 3},
+        constants=(integers([-1, 2, 1, 4]), integers([0, 0, 4, 0]), integers([1, 1, 2, -2])),
+        out=(2, 2),
+    ),
+    "SPLIT": Single("SplitOptions", {"NumSplits": 1}, leading=(integers(-2),)),
+    "SPLIT_V": Single("SplitVOptions", {"NumSplits": 1}, constants=(integers([-1]), integers(2))),
+    "TILE": Single("TileOptions", constants=(integers([1, 2, 1, 3]),), out=(2, 6, 4, 15)),
+    "REVERSE_V2": Single("ReverseV2Options", constants=(integers([-1]),)),
+    "MIRROR_PAD": Single(
+        "MirrorPadOptions", constants=(integers([[0, 0], [1, 0], [0, 3], [2, 4]]),), out=(2, 4, 7, 11)
+    ),
     "PACK": Single("PackOptions", {"ValuesCount": 1}, out=(1, 2, 3, 4, 5)),
     "UNPACK": Single("UnpackOptions", {"Num": 1}, shape=(1, 3, 2), out=(3, 2)),
 }
 """Every operator that the runtime's reference resolver has on FLOAT32."""
 
-NOT_THERE = {"ELU", "CEIL", "ROUND", "PADV2"}
+NOT_THERE = {"ELU", "CEIL", "ROUND", "PADV2", "BROADCAST_TO"}
 """What that resolver lacks, and PADV2, which PAD's builder serves."""
 
 
@@ -174,6 +189,14 @@ def test_equals_tflite_runtime(kind: str, runtime: TfliteRuntime) -> None:
 
 def test_every_float_operator_is_tested() -> None:
     assert {name.split()[0] for name in SINGLES} | NOT_THERE == set(FLOAT_BUILDERS)
+
+
+@pytest.mark.parametrize("begin", [3, -4])
+def test_an_element_beyond_an_axis_is_refused(begin: int) -> None:
+    constants = (integers([begin]), integers([4]), integers([1]))
+    single = Single("StridedSliceOptions", {"ShrinkAxisMask": 1}, constants=constants, shape=(3,), out=(1,))
+    with pytest.raises(ModelError, match=f"element {begin} along axis 0 of 3"):
+        load_tflite(single.model("STRIDED_SLICE"))
 
 
 # ---- What the graph looks like --------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ def _picked(ctx: OpContext, x: int, parts: Sequence[Part]) -> int:
     ops: list[Op] = []
     for axis, part in enumerate(parts):
         if isinstance(part, int):
+            if not -shape[axis] <= part < shape[axis]:
+                raise ModelError(f"{ctx.describe()}: element {part} along axis {axis} of {shape[axis]}")
             part = slice(part % shape[axis], part % shape[axis] + 1)
         chosen = range(*part.indices(shape[axis]))
         if not chosen:
@@ -62,11 +64,13 @@ def strided_slice(ctx: OpContext) -> int:
         raise ModelError(f"{ctx.describe()}: begins, ends and strides {columns}")
     parts: list[Part] = []
     for axis, (begin, end, step) in enumerate(zip(*columns, strict=True)):
-        if masks["ShrinkAxis"] >> axis & 1:
-            parts.append(begin)
-        else:
-            first = None if masks["Begin"] >> axis & 1 else begin
+        first = None if masks["Begin"] >> axis & 1 else begin
+        if not masks["ShrinkAxis"] >> axis & 1:
             parts.append(slice(first, None if masks["End"] >> axis & 1 else end, step))
+        elif first is None:  # A begin that is left out is so here too, unlike in TensorFlow.
+            parts.append(0 if step > 0 else -1)
+        else:
+            parts.append(first)
     return _picked(ctx, x, parts)
 
 
