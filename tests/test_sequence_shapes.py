@@ -166,6 +166,7 @@ MISFITS: list[tuple[Op, list[TensorType], str]] = [
     (KvAppend(1, 0), of((2, 9, 4), (2, 2, 4)), "row is"),
     (KvAppend(1, 0), [*of((2, 9, 4)), TensorType((2, 1, 4), F64)], "another dtype"),
     (Lstm(0, 1, False, False), of((2, 5, 4), (0, 4), (0, 0), (0,)), "1 layers of 0 units"),
+    (Lstm(3, 1 << 60, False, False), of((2, 5, 4), (12, 4), (12, 3), (12,)), "w_ih is"),  # At once.
     (Lstm(3, 1, False, False), of((2, 5, 4), (4, 12), (12, 3), (12,)), r"shape \[48\] or \[12, 4\] is needed"),
     (LSTM, of((2, 5, 4), (24, 4), (24, 3), (24,), *[(2, 2, 3)] * 2), r"w_ih .* shape \[84\] is needed"),
     (LSTM, of((2, 5, 4), (84,), (12, 6), (24,), *[(2, 2, 3)] * 2), "w_hh is"),

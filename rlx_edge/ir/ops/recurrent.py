@@ -62,8 +62,11 @@ class RecurrentLayers(Op):
         batch, length, inputs = require_rank("x", x, 3)
         blocks = layers * self.directions
         rows = self.gates * hidden
-        _require_packed("w_ih", w_ih, [(rows, width) for width in self.widths(inputs) for _ in range(self.directions)])
-        _require_packed("w_hh", w_hh, [(rows, hidden)] * blocks)
+        later = self.directions * hidden  # What each layer but the first is given.
+        elements = rows * self.directions * (inputs + (layers - 1) * later)
+        alike = layers == 1 or inputs == later
+        _require_packed("w_ih", w_ih, elements, (blocks * rows, inputs) if alike else None)
+        _require_packed("w_hh", w_hh, blocks * rows * hidden, (blocks * rows, hidden))
         for name, bias in zip(self.biases, others, strict=False):
             require_shape(name, bias, (blocks * rows,))
         for name, state in zip(self.states, others[len(self.biases) :], strict=False):
@@ -106,11 +109,9 @@ class Rnn(RecurrentLayers):
         return (direction, "relu" if self.relu else "tanh", *carry)
 
 
-def _require_packed(name: str, operand: TensorType, blocks: Sequence[tuple[int, int]]) -> None:
-    rows = sum(height for height, _ in blocks)
-    shapes: list[Shape] = [(sum(height * width for height, width in blocks),)]
-    if len({width for _, width in blocks}) == 1:
-        shapes.append((rows, blocks[0][1]))
+def _require_packed(name: str, operand: TensorType, elements: int, matrix: Shape | None) -> None:
+    """All blocks in one axis or, where they are equally wide, above each other. (A file may say any number of them.)"""
+    shapes = [(elements,), *([] if matrix is None else [matrix])]
     wanted = " or ".join(str(list(shape)) for shape in shapes)
     require(operand.shape in shapes, f"{name} is {operand}; shape {wanted} is needed")
 
