@@ -109,7 +109,7 @@ def test_matrix_products(sizes: list[int], batched: bool, seed: int) -> None:
 
 
 @given(
-    st.sampled_from([(5,), (1, 5), (1, 1, 5), (1, 1, 1, 5), (3, 4, 5), (1,), (2, 3, 4, 5), (4, 1), (2, 1, 1, 5)]),
+    st.sampled_from([(), (5,), (1, 5), (1, 1, 5), (1, 1, 1, 5), (3, 4, 5), (1,), (2, 3, 4, 5), (4, 1), (2, 1, 1, 5)]),
     st.sampled_from([BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL]),
     st.booleans(),
 )

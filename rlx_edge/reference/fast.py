@@ -192,7 +192,9 @@ def binary(op: Op, x: Sequence[Array]) -> Array | None:
     assert isinstance(op, Binary)
     a, b = x
     function = ROW_BINARY.get(op.fn)
-    if function is None or a.ndim < 3 or b.ndim > a.ndim or not a.shape[-1] == b.shape[-1] == b.size < SHORT_ROW:
+    if function is None or a.ndim < 3 or not 0 < b.ndim <= a.ndim:
+        return None
+    if not a.shape[-1] == b.shape[-1] == b.size < SHORT_ROW:
         return None
     rows = function(np.ascontiguousarray(a).reshape(-1, a.shape[-2] * a.shape[-1]), np.tile(b.reshape(-1), a.shape[-2]))
     return np.asarray(rows).reshape(a.shape)
