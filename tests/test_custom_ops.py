@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,18 @@ def test_a_kernel_that_writes_elsewhere_is_found(median: CustomOp, line: str, st
     changed(median, line, f"{line} {stray}")
     with pytest.raises(ModelError, match=r"'example\.median': (the kernel writes to byte|C gives)"):
         rlx_edge.check_custom(NAME, graphs=8)
+
+
+@pytest.mark.parametrize("width", [1.5, 2**31, None])
+def test_parameters_are_int32(median: CustomOp, width: Any) -> None:
+    assert median.kernel is not None
+    params = median.kernel.params
+    unregister_custom(NAME)
+    register_custom(
+        replace(median, kernel=replace(median.kernel, params=lambda *facts: {**params(*facts), "width": width}))
+    )
+    with pytest.raises(ModelError, match=f"the kernel median_s8 gets width = {width}"):
+        rlx_edge.check_custom(NAME, graphs=1)
 
 
 def test_what_has_no_kernel_is_refused(median: CustomOp, tmp_path: Path) -> None:

@@ -18,12 +18,13 @@ def custom(graph: Graph, node: Node) -> tuple[Call, ...]:
     registered = find_custom(node.op.name)
     assert registered is not None and registered.kernel is not None
     own, facts = registered.kernel, (node.op, graph.operand_types(node), node.type)
-    params = {name: int(value) for name, value in own.params(*facts).items()}
+    params = dict(own.params(*facts))
     scratch = 0 if own.scratch is None else int(own.scratch(*facts))
-    beyond = [f"{name} = {value}" for name, value in params.items() if not -(2**31) <= value < 2**31]
+    beyond = [f"{name} = {value}" for name, value in params.items() if not _is_int32(value)]
     if beyond or scratch < 0:
         wrong = ", ".join(beyond) or f"{scratch} bytes of scratch memory"
         raise ModelError(f"{node}: the kernel {own.function} gets {wrong}")
+    params = {name: int(value) for name, value in params.items()}
     kernel = Kernel(
         own.function,
         own.struct,
@@ -36,6 +37,10 @@ def custom(graph: Graph, node: Node) -> tuple[Call, ...]:
     )
     views = tuple(_view(graph, operand, place) for place, operand in enumerate(graph.operands(node)))
     return (Call(kernel, params, views, View(node.id, node.type.bytes), 1, scratch=scratch),)
+
+
+def _is_int32(value: object) -> bool:
+    return isinstance(value, int | np.integer) and -(2**31) <= int(value) < 2**31
 
 
 def _view(graph: Graph, operand: Node, place: int) -> View:
