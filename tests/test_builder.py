@@ -113,6 +113,15 @@ def other() -> Any:
     return Graph("other").input("z", (2,))
 
 
+NUMPY: Any = np.int8
+TEXT: Any = "f32"
+
+
+def named_twice(g: Graph, y: Any) -> None:
+    g.output(y, name="a")
+    g.output(y, name="b")
+
+
 QUANT = QuantParams.per_tensor(0.5, 0)
 MISTAKES: list[tuple[Callable[[Graph, Any], Any], str]] = [
     (lambda g, x: x + np.ones(5), r"add: shapes \[2, 3\] and \[5\] do not broadcast .*x f32\[2, 3\], add.1 f32\[5\]"),
@@ -129,11 +138,17 @@ MISTAKES: list[tuple[Callable[[Graph, Any], Any], str]] = [
     (lambda g, x: g.input("i", (2,), I32) + 0.5, "add.1: float64 numbers that i32 does not hold"),
     (lambda g, x: g.input("q", (2,), I8, QUANT) + 1, "write the graph in float, then quantize"),
     (lambda g, x: g.input("e", (0, 2)), r"input 'e' of shape \[0, 2\]"),
+    (lambda g, x: x.astype(NUMPY), "cast: int8 is no dtype of rlx_edge: F32"),
+    (lambda g, x: g.input("e", (1, 2), TEXT), "e: 'f32' is no dtype of rlx_edge"),
+    (lambda g, x: g.constant([1], NUMPY), "constant: int8 is no dtype"),
+    (lambda g, x: x.mean((1, -1)), r"mean: axes \[1, -1\] name one twice"),
     (lambda g, x: bool(x), "x has no truth value"),
     (lambda g, x: g.conv(x, np.ones((1, 1, 3, 3))), r"conv: .*rank 4.* x f32\[2, 3\]"),
     (lambda g, x: g.custom("unknown", x), "'unknown' is not registered"),
     (lambda g, x: g.where(x > 0, 1, 2), "numbers on both sides"),
     (lambda g, x: g.output(x, x, name="y"), "'y' for 2 outputs"),
+    (lambda g, x: g.output(x, name="y"), "output 'y': the tensor is called 'x' already"),
+    (lambda g, x: named_twice(g, x + 1), "output 'b': the tensor is called 'a' already"),
     (lambda g, x: g.build(), "'net' has no output"),
 ]
 

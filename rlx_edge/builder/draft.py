@@ -75,7 +75,9 @@ def numbers(given: object, dtype: DType | None, name: str) -> Array:
     values = np.asarray(given)
     if values.dtype.kind not in "fiubc":
         raise ModelError(f"{name}: numbers are needed, not {type(given).__name__}")
-    if dtype is None:
+    if dtype is not None:
+        known(dtype, name)
+    else:
         dtype = DType.F32 if values.dtype == np.float64 else DType.of(values)
     with np.errstate(all="ignore"):
         made = values.astype(dtype.numpy)
@@ -83,6 +85,14 @@ def numbers(given: object, dtype: DType | None, name: str) -> Array:
         if not rounds and not np.array_equal(made.astype(values.dtype), values):
             raise ModelError(f"{name}: {values.dtype} numbers that {dtype.value} does not hold")
     return made
+
+
+def known(dtype: DType, name: str) -> DType:
+    """The dtype, if it is one. Raises ModelError for numpy's and for text."""
+    if not isinstance(dtype, DType):
+        given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+        raise ModelError(f"{name}: {given} is no dtype of rlx_edge: F32, I8, BOOL, ...")
+    return dtype
 
 
 def word(op: Op) -> str:

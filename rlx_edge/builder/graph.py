@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_edge import ir
-from rlx_edge.builder.draft import Draft, Operand, numbers
+from rlx_edge.builder.draft import Draft, Operand, known, numbers
 from rlx_edge.builder.value import Value
 from rlx_edge.errors import ModelError
 from rlx_edge.ir import Array, DType, QuantParams, Shape, TensorType
@@ -17,11 +17,14 @@ from rlx_edge.ir.ops import (
     BinaryOp,
     Clamp,
     Concat,
+    Constant,
     Conv,
+    Input,
     LayerNorm,
     Layout,
     MatMul,
     Pad,
+    Param,
     Pool,
     ReduceOp,
     Softmax,
@@ -55,7 +58,7 @@ class Graph(Draft):
         sizes: Shape = tuple(int(size) for size in shape)
         if any(size < 1 for size in sizes):
             raise ModelError(f"input {name!r} of shape {list(sizes)}: every axis needs an element")
-        return Value(self, self.builder.input(name, TensorType(sizes, dtype, quant)))
+        return Value(self, self.builder.input(name, TensorType(sizes, known(dtype, name), quant)))
 
     def param(self, name: str, values: Array, dtype: DType | None = None, quant: QuantParams | None = None) -> Value:
         """Weights: float64 becomes float32, all else keeps its dtype, unless another is asked for."""
@@ -71,9 +74,13 @@ class Graph(Draft):
         if name is not None and len(values) != 1:
             raise ModelError(f"the name {name!r} for {len(values)} outputs: name them one by one")
         for value in values:
-            self.outputs.append(self.value(value, None, "output").id)
-            if name is not None and name != value.name:
-                self.builder.rename(value.id, name)
+            made = self.value(value, None, "output")
+            if name is not None and name != made.name:
+                kind = self.builder[made.id].op
+                if made.id in self.outputs or isinstance(kind, Input | Param | Constant):
+                    raise ModelError(f"output {name!r}: the tensor is called {made.name!r} already")
+                self.builder.rename(made.id, name)
+            self.outputs.append(made.id)
 
     def build(self) -> ir.Graph:
         """The graph so far, verified. Raises ModelError with every problem, and where it has no output."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import TypeAlias
 
-from rlx_edge.builder.draft import Draft, Operand
+from rlx_edge.builder.draft import Draft, Operand, known
 from rlx_edge.errors import ModelError
 from rlx_edge.ir import DType, Shape, TensorType
 from rlx_edge.ir.ops import (
@@ -201,7 +201,7 @@ class Value:
         return self.transpose()
 
     def astype(self, dtype: DType) -> Value:
-        return self if dtype is self.dtype else self.draft.op(Cast(dtype), self)
+        return self if dtype is self.dtype else self.draft.op(Cast(known(dtype, "cast")), self)
 
     def clip(self, min: float, max: float) -> Value:
         return self.draft.op(Clamp(float(min), float(max)), self)

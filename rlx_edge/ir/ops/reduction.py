@@ -37,6 +37,8 @@ class Reduce(Op):
     def infer(self, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
         shape = operands[0].shape
         axes = {normalize_axis(axis, len(shape)) for axis in self.axes}
+        if len(axes) != len(self.axes):
+            raise ShapeError(f"axes {list(self.axes)} name one twice")
         kept = [(axis in axes, size) for axis, size in enumerate(shape)]
         if self.keep_dim:
             return tuple(1 if gone else size for gone, size in kept), operands[0].dtype
