@@ -15,7 +15,7 @@ from command import here
 from test_docs import ROOT, code_blocks
 
 import rlx_edge
-from rlx_edge.errors import ModelError, UnsupportedError
+from rlx_edge.errors import ModelError, ToolError, UnsupportedError
 from rlx_edge.ir.custom import CustomKernel, CustomOp, find_custom, register_custom, unregister_custom
 
 NAME = "example.median"
@@ -73,6 +73,12 @@ def test_parameters_are_int32(median: CustomOp, width: Any) -> None:
         replace(median, kernel=replace(median.kernel, params=lambda *facts: {**params(*facts), "width": width}))
     )
     with pytest.raises(ModelError, match=f"the kernel median_s8 gets width = {width}"):
+        rlx_edge.check_custom(NAME, graphs=1)
+
+
+def test_a_function_of_another_name_is_told(median: CustomOp) -> None:
+    changed(median, "void median_s8(", "void median_s16(")
+    with pytest.raises(ToolError, match=r"no file defines median_s8$"):
         rlx_edge.check_custom(NAME, graphs=1)
 
 

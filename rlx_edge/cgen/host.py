@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -39,7 +40,12 @@ class HostModel:
         self.plan = model.plan
         self._ffi = cffi.FFI()
         self._ffi.cdef(_CDEF + f"extern char {model.name}_model[1]; int {model.name}_weights_ok(void);")
-        self._lib = self._ffi.dlopen(str(library))
+        try:
+            self._lib = self._ffi.dlopen(str(library))
+        except OSError as error:
+            lacking = re.search(r"undefined symbol: (\w+)", str(error))
+            what = f"no file defines {lacking[1]}" if lacking else error
+            raise ToolError(f"the C of {model.name} does not load: {what}") from None
         if not getattr(self._lib, f"{model.name}_weights_ok")():
             raise ToolError(f"the constants of {model.name} do not match their checksum after compilation")
         self._descriptor = self._ffi.addressof(self._lib, f"{model.name}_model")
