@@ -275,3 +275,8 @@ def test_docs_show_the_matrix() -> None:
         if row is not None:
             marks = [bool(cell.strip()) for cell in row.strip().strip("|").split("|")[1:]]
             assert marks == [rule in held for rule in Requant], kind.__name__
+
+
+def test_frozen_multipliers_under_a_rule_without_them_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="under the rounding rule 'rlx', which has none"):
+        rescale(np.array([1]), FrozenScale((1 << 30,), (0,)), Requant.RLX)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rlx_edge.errors import ModelError
 from rlx_edge.ir import DType, Graph, GraphBuilder, Node, QuantParams, TensorType, find_problems, verify
+from rlx_edge.ir.frozen import FrozenScale
 from rlx_edge.ir.ops import (
     ALL,
     Activation,
@@ -88,6 +89,8 @@ def test_all_problems_are_reported_at_once() -> None:
         (3, {"op": QMatMul(2, 0, -1, (1.25,))}, "zero points (2, 0, -1), but its tensors have (3, 0, -1)"),
         (3, {"op": QMatMul(3, 0, -1, (1.26,))}, "mult does not agree"),
         (3, {"op": QMatMul(3, 0, -1, (1.25, 1.25))}, "mult does not agree"),
+        (3, {"op": QMatMul(3, 0, -1, (1.25,), frozen=FrozenScale((1, 1), (0, 0)))}, "for [2] channels, but it has 3"),
+        (3, {"op": QMatMul(3, 0, -1, (1.25,), frozen=FrozenScale((1,), (0, 0)))}, "for [1, 2] channels, but it has 3"),
     ],
 )
 def test_each_problem_is_named(index: int, changes: dict[str, Any], words: str) -> None:

@@ -167,7 +167,10 @@ def _table_problems(op: Activation) -> Iterator[str]:
 
 
 def _derived_problems(graph: Graph, node: Node, op: QMatMul | QConv2d) -> Iterator[str]:
-    x, w, _ = graph.operand_types(node)
+    x, w, bias = graph.operand_types(node)
+    counts = set() if op.frozen is None else {len(op.frozen.multipliers), len(op.frozen.shifts)}
+    if counts and counts not in ({1}, {bias.elements}):
+        yield f"frozen multipliers and shifts for {sorted(counts)} channels, but it has {bias.elements}"
     if x.quant is None or w.quant is None or node.type.quant is None:
         yield "x, w and the output need quantization parameters"
         return

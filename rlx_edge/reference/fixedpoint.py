@@ -113,7 +113,9 @@ _SCALE: dict[Requant, Callable[[ArrayLike, ArrayLike, ArrayLike], Int]] = {
 
 
 def rescale(x: Int, frozen: FrozenScale, rule: Requant) -> Int:
-    """Apply frozen multipliers and shifts along the last axis, under a rule that has them."""
+    """Apply frozen multipliers and shifts along the last axis. Raises UnsupportedError for a rule without them."""
+    if rule not in _SCALE:
+        raise UnsupportedError(f"frozen multipliers under the rounding rule {rule.value!r}, which has none")
     return _SCALE[rule](x, np.array(frozen.multipliers, np.int64), np.array(frozen.shifts, np.int64))
 
 
