@@ -323,3 +323,10 @@ def test_equality_sees_everything() -> None:
     nan = np.array([np.nan, 0.0])
     assert difference(nan, nan.copy()) is None
     assert difference(nan, np.array([np.nan, -0.0])) is not None
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    """No file could hold a parameter of such a name."""
+    text = 'graph g {\n  %0 "\\ud800" = Param() : f32[1]\n  return %0\n}'
+    with pytest.raises(ModelError, match="line 2, column 6: a quoted text"):
+        from_text(text, {"\ud800": np.ones(1, np.float32)})

@@ -126,7 +126,9 @@ class _Parser:
 
     def string(self, found: re.Match[str]) -> str:
         try:
-            return str(json.loads(found.group()))
+            text = str(json.loads(found.group()))
+            text.encode()  # Half a surrogate pair is in no file.
+            return text
         except ValueError:
             self.fail("a quoted text with an escape or a character that JSON does not have", found.start())
 
