@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlx_edge.errors import UnsupportedError
-from rlx_edge.ir import DType, FrozenAdd, FrozenExp, FrozenScale, FrozenSoftmax, QuantParams, Requant, TensorType
+from rlx_edge.ir import (
+    DType,
+    FrozenAdd,
+    FrozenExp,
+    FrozenScale,
+    FrozenSoftmax,
+    GraphBuilder,
+    QuantParams,
+    Requant,
+    TensorType,
+)
 from rlx_edge.ir.ops import ALL, Binary, BinaryOp, QMatMul, Quantize, Reduce, ReduceOp, Softmax
+from rlx_edge.passes.freeze import freeze as freeze_graph
 from rlx_edge.reference.fixedpoint import (
     dequantize_f32,
     freeze,
@@ -280,3 +292,19 @@ def test_docs_show_the_matrix() -> None:
 def test_frozen_multipliers_under_a_rule_without_them_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="under the rounding rule 'rlx', which has none"):
         rescale(np.array([1]), FrozenScale((1 << 30,), (0,)), Requant.RLX)
+
+
+def test_frozen_integers_of_other_scales_are_refused() -> None:
+    """The reference computes with what a node holds, and C with what its scales give: they must be the same."""
+    builder = GraphBuilder("g")
+    quant = QuantParams.per_tensor(0.5, 0)
+    x = builder.input("x", TensorType((1, 4), DType.I8, quant))
+    y = builder.add(Reduce(ReduceOp.MEAN, (1,), True, Requant.TFLM), [x], "y", QuantParams.per_tensor(0.25, 0))
+    graph = builder.build([y])
+    frozen = freeze_graph(graph)
+    assert freeze_graph(frozen).nodes == frozen.nodes
+    held = frozen.nodes[1].op
+    assert isinstance(held, Reduce) and held.frozen is not None
+    nodes = (frozen.nodes[0], replace(frozen.nodes[1], op=replace(held, frozen=replace(held.frozen, shifts=(3,)))))
+    with pytest.raises(UnsupportedError, match="its frozen integers are not those of its rule"):
+        freeze_graph(replace(frozen, nodes=nodes))

@@ -15,7 +15,8 @@ from rlx_edge.reference.fixedpoint import freeze as frozen_integers
 def freeze(graph: Graph) -> Graph:
     """The same graph with `frozen` set wherever the op and its rule have frozen integers.
 
-    Raises UnsupportedError listing every op whose rule does not exist, or whose scales are out of its range.
+    Raises UnsupportedError listing every op whose rule does not exist, whose scales are out of its range, or that has
+    other frozen integers: the reference would compute with those.
     """
     graph = change_bodies(graph, freeze)
     nodes, problems = [], []
@@ -27,6 +28,9 @@ def freeze(graph: Graph) -> Graph:
         except UnsupportedError as error:
             problems.append(f"{node}: {error}")
             continue
+        held = getattr(node.op, "frozen", None)
+        if frozen is not None and held not in (None, frozen):
+            problems.append(f"{node}: its frozen integers are not those of its rule and its scales; leave them out")
         stored: dict[str, Any] = {} if frozen is None else {"frozen": frozen}
         nodes.append(replace(node, op=replace(node.op, **stored)))
     if problems:
