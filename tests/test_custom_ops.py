@@ -16,7 +16,9 @@ from test_docs import ROOT, code_blocks
 
 import rlx_edge
 from rlx_edge.errors import ModelError, ToolError, UnsupportedError
+from rlx_edge.ir import DType
 from rlx_edge.ir.custom import CustomKernel, CustomOp, find_custom, register_custom, unregister_custom
+from rlx_edge.ir.ops import ShapeError
 
 NAME = "example.median"
 EXAMPLE = ROOT / "examples" / "custom_op"
@@ -80,6 +82,42 @@ def test_a_function_of_another_name_is_told(median: CustomOp) -> None:
     changed(median, "void median_s8(", "void median_s16(")
     with pytest.raises(ToolError, match=r"no file defines median_s8$"):
         rlx_edge.check_custom(NAME, graphs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"infer": lambda op, operands: None},
+            "infer of the custom op 'example.median' gave None; a shape and a DType",
+        ),
+        ({"infer": lambda op, operands: ((1, 2.5), DType.I8)}, r"gave \(\(1, 2.5\), <DType.I8: 'i8'>\); a shape"),
+        ({"infer": lambda op, operands: (operands[0].shape, "i8")}, "a shape and a DType are needed"),
+        ({"examples": lambda rng: (3, ((4,),))}, "examples of the custom op 'example.median' gave"),
+        ({"examples": lambda rng: b"1"}, "bytes and shapes are needed"),
+    ],
+)
+def test_functions_that_give_something_else_are_named(median: CustomOp, change: dict[str, Any], said: str) -> None:
+    unregister_custom(NAME)
+    register_custom(replace(median, **change))
+    with pytest.raises((ModelError, ShapeError), match=said):
+        rlx_edge.check_custom(NAME, graphs=1)
+
+
+@pytest.mark.parametrize("given", [None, 3, {"rows": "many"}, {"rows": 2**31}])
+def test_parameters_that_are_no_numbers_are_named(median: CustomOp, given: object) -> None:
+    assert median.kernel is not None
+    unregister_custom(NAME)
+    register_custom(replace(median, kernel=replace(median.kernel, params=lambda *facts: given)))
+    with pytest.raises(ModelError, match=r"Custom 'y': (params gave|the kernel median_s8 gets rows = )"):
+        rlx_edge.check_custom(NAME, graphs=1)
+
+
+def test_lists_and_numpy_numbers_are_shapes(median: CustomOp) -> None:
+    unregister_custom(NAME)
+    infer = lambda op, operands: (list(map(np.int64, operands[0].shape)), DType.I8)  # noqa: E731
+    register_custom(replace(median, infer=infer))
+    assert rlx_edge.check_custom(NAME, graphs=1) == 8
 
 
 def test_what_has_no_kernel_is_refused(median: CustomOp, tmp_path: Path) -> None:

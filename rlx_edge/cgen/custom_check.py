@@ -46,9 +46,16 @@ def check_custom(name: str, graphs: int = 8, seed: int = 0) -> int:
 
 def _graph(op: CustomOp, rng: np.random.Generator) -> Graph:
     assert op.examples is not None
-    attrs, shapes = op.examples(rng)
+    drawn = op.examples(rng)
+    try:
+        attrs, shapes = drawn
+        shapes = tuple(tuple(int(size) for size in shape) for shape in shapes)
+    except (TypeError, ValueError):
+        attrs, shapes = None, ()
+    if not isinstance(attrs, bytes) or not shapes:
+        raise ModelError(f"examples of the custom op {op.name!r} gave {drawn!r}; bytes and shapes are needed")
     builder = GraphBuilder(op.name)
-    types = [TensorType(tuple(shape), DType.I8, _quant(rng)) for shape in shapes]
+    types = [TensorType(shape, DType.I8, _quant(rng)) for shape in shapes]
     inputs = [builder.input(f"x{i}", type) for i, type in enumerate(types)]
     quant = types[0].quant if op.same_quant else _quant(rng)
     return builder.build([builder.add(Custom(op.name, len(shapes), attrs), inputs, "y", quant)])

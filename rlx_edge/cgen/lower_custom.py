@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rlx_edge.cgen.kernels import Kernel
@@ -18,13 +20,17 @@ def custom(graph: Graph, node: Node) -> tuple[Call, ...]:
     registered = find_custom(node.op.name)
     assert registered is not None and registered.kernel is not None
     own, facts = registered.kernel, (node.op, graph.operand_types(node), node.type)
-    params = dict(own.params(*facts))
-    scratch = 0 if own.scratch is None else int(own.scratch(*facts))
-    beyond = [f"{name} = {value}" for name, value in params.items() if not _is_int32(value)]
-    if beyond or scratch < 0:
+    given = own.params(*facts)
+    scratch = 0 if own.scratch is None else own.scratch(*facts)
+    if not isinstance(given, Mapping):
+        raise ModelError(
+            f"{node}: params gave {given!r}; numbers by the names of the fields of {own.struct} are needed"
+        )
+    beyond = [f"{name} = {value}" for name, value in given.items() if not _is_int32(value)]
+    if beyond or not _is_int32(scratch) or scratch < 0:
         wrong = ", ".join(beyond) or f"{scratch} bytes of scratch memory"
         raise ModelError(f"{node}: the kernel {own.function} gets {wrong}")
-    params = {name: int(value) for name, value in params.items()}
+    params = {name: int(value) for name, value in given.items()}
     kernel = Kernel(
         own.function,
         own.struct,
@@ -36,7 +42,7 @@ def custom(graph: Graph, node: Node) -> tuple[Call, ...]:
         files=own.files,
     )
     views = tuple(_view(graph, operand, place) for place, operand in enumerate(graph.operands(node)))
-    return (Call(kernel, params, views, View(node.id, node.type.bytes), 1, scratch=scratch),)
+    return (Call(kernel, params, views, View(node.id, node.type.bytes), 1, scratch=int(scratch)),)
 
 
 def _is_int32(value: object) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_edge.errors import ModelError
 from rlx_edge.ir.dtype import Array, DType
+from rlx_edge.ir.ops.base import ShapeError
 from rlx_edge.ir.tensor import Shape, TensorType
 
 if TYPE_CHECKING:
@@ -69,6 +71,18 @@ class CustomOp:
     kernel: CustomKernel | None = None
     same_quant: bool = False
     examples: Callable[[np.random.Generator], tuple[bytes, tuple[Shape, ...]]] | None = None
+
+    def output(self, op: Custom, operands: Sequence[TensorType]) -> tuple[Shape, DType]:
+        """What `infer` gives. Raises ShapeError for anything but a shape and a dtype."""
+        found = self.infer(op, operands)
+        try:
+            shape, dtype = found
+            sizes = tuple(index(size) for size in shape)
+        except (TypeError, ValueError):
+            sizes, dtype = (), None
+        if not isinstance(dtype, DType):
+            raise ShapeError(f"infer of the custom op {self.name!r} gave {found!r}; a shape and a DType are needed")
+        return sizes, dtype
 
 
 _registered: dict[str, CustomOp] = {}

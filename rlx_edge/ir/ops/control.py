@@ -210,7 +210,7 @@ class Custom(Declared):
         registered = find_custom(self.name)
         if registered is None:
             raise ShapeError(f"the custom op {self.name!r} is not registered, so its output's type must be declared")
-        return registered.infer(self, operands)
+        return registered.output(self, operands)
 
     def check(self, operands: Types, out: TensorType) -> None:
         if find_custom(self.name) is not None:
