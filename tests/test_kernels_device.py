@@ -37,10 +37,10 @@ CORES = {
 }
 LONG = os.environ.get("RLX_EDGE_TESTS") == "long"
 EXAMPLES = 100 if LONG else 3
-VARIANT_EXAMPLES = 2000 if LONG else 24
-FURTHER_EXAMPLES = 2000 if LONG else 6
+VARIANT_EXAMPLES = 2000 if LONG else 12
+FURTHER_EXAMPLES = 2000 if LONG else 3
 """On the first core that has an instruction set, and on further ones, which differ from it by nothing known."""
-SPECIAL_EXAMPLES = 2000 if LONG else 10
+SPECIAL_EXAMPLES = 2000 if LONG else 6
 """Of graphs that are made for one condition."""
 SMALL = (4096, 1024)
 LARGE = (24576, 4096)

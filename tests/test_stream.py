@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -26,6 +27,8 @@ from rlx_edge.reference import run_all
 
 PORTABLE = TARGETS["portable"]
 SMALLEST = Options(ram_budget=0)
+BUDGETS = 6 if os.environ.get("RLX_EDGE_TESTS") == "long" else 3
+"""So many between the smallest and enough for everything, about."""
 
 
 def chain(seed: int) -> Graph:
@@ -175,5 +178,5 @@ def test_any_budget_above_the_smallest_is_met(make: Callable[[int], Graph], seed
     graph = make(seed)
     smallest = make_plan(graph, TARGETS[target], SMALLEST).arena_bytes
     plain = make_plan(graph, TARGETS[target]).arena_bytes
-    for budget in range(smallest, plain, max(16, (plain - smallest) // 6 // 16 * 16)):
+    for budget in range(smallest, plain, max(16, (plain - smallest) // BUDGETS // 16 * 16)):
         assert make_plan(graph, TARGETS[target], Options(ram_budget=budget)).arena_bytes <= budget
