@@ -121,7 +121,8 @@ def test_an_exception_ends_qemu(firmware: Firmware) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None])
 def test_qemu_does_not_outlive_this_process(firmware: Firmware, ending: signal.Signals | None) -> None:
     program = (
-        "import sys, time\nfrom pathlib import Path\n"
+        "import signal, sys, time\nfrom pathlib import Path\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # A shell's background jobs have it ignored.
         "from rlx_edge.device.boards import load_board\nfrom rlx_edge.device.emulator import Emulator\n"
         "emulator = Emulator(load_board(), Path(sys.argv[1]))\nemulator.start()\nprint(emulator.port, flush=True)\n"
         + ("time.sleep(60)" if ending else "sys.exit(0)")

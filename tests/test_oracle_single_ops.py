@@ -12,6 +12,7 @@ from oracles.single_ops import Case
 from oracles.tflite_ref import SKIP_REASON, TfliteRuntime, oracle_python
 from oracles.tflm import Tflm
 
+from rlx_edge.errors import UnsupportedError
 from rlx_edge.formats.tflite import load_tflite
 from rlx_edge.formats.tflite_ops import BUILDERS
 from rlx_edge.ir import Array, Graph, Requant
@@ -63,7 +64,13 @@ def test_equals_tflite_runtime_under_its_rule(name: str, runtime: TfliteRuntime)
             if "has_bias" not in str(error):  # its CONV_2D needs a bias
                 raise
             reject()
-        assert_equal(outputs(graph, case), expected)
+        try:
+            found = outputs(graph, case)
+        except UnsupportedError as error:
+            if "overflows int32" not in str(error):  # an EXP that the runtime leaves to C's undefined behavior
+                raise
+            reject()
+        assert_equal(found, expected)
 
     check()
 

@@ -112,6 +112,8 @@ def residual_norm(parts: Parts) -> int | None:
 
 def layer_norm2d(parts: Parts) -> int | None:
     assert isinstance(parts.node.op, LayerNorm2d)
+    if parts.node.type.dtype is not DType.F32:  # LayerNorm gives float32.
+        return None
     return parts.add(LayerNorm(1, parts.node.op.eps), *parts.operands)
 
 
