@@ -32,7 +32,7 @@ IMAGES = {
 }
 """Board -> models and widths, which go into one image."""
 
-ONLY_LONG = ("mps3-an547", "microbit")
+ONLY_LONG = ("microbit",)
 BOARDS = [pytest.param(name, marks=pytest.mark.long) if name in ONLY_LONG else name for name in IMAGES]
 
 FLASH = {("kws", "4"): 30_000, ("ic", "4"): 58_000, ("ad", "4"): 150_000}
