@@ -20,8 +20,20 @@ from rlx_edge.data import Data, load_data
 from rlx_edge.errors import EdgeError, ModelError, UnsupportedError
 from rlx_edge.formats.load import load
 from rlx_edge.formats.onnx import load_onnx
-from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Requant, TensorType
-from rlx_edge.ir.ops import Activation, ActivationFn, QConv2d, QMatMul
+from rlx_edge.ir import Array, DType, Graph, GraphBuilder, Requant, TensorType, with_batch
+from rlx_edge.ir.ops import (
+    Activation,
+    ActivationFn,
+    Conv,
+    Gather,
+    Pad,
+    PadMode,
+    QConv2d,
+    QMatMul,
+    Reverse,
+    Slice,
+    Tile,
+)
 from rlx_edge.qat import convert, prepare
 from rlx_edge.quant.batches import batches
 from rlx_edge.quant.quality import quantized_inputs, real_values
@@ -140,14 +152,36 @@ def test_each_op_has_the_int8_ops_codes(graph: Graph) -> None:
 
 
 def test_what_cannot_be_trained_is_named(digits: tuple[Graph, Data, Data]) -> None:
-    gather = single("Gather", (1, 6), constants={"i": np.array([0, 2], np.int64)}, axis=1)
-    with pytest.raises(UnsupportedError, match="Gather"):
-        prepare(gather, Data({"x0": random_array((8, 6))}))
+    sums = single("CumSum", (1, 6), constants={"axis": np.array(1, np.int64)})
+    with pytest.raises(UnsupportedError, match="Cumsum"):
+        prepare(sums, Data({"x0": random_array((8, 6))}))
     across = single("Softmax", (1, 3), axis=0)
     with pytest.raises(ModelError, match="across samples"):
         prepare(across, Data({"x0": random_array((8, 3))}), Recipe())
     with pytest.raises(EdgeError, match=r"prepare\(graph, data\)"):
         prepare(digits[0])
+
+
+def test_moves_are_trained_through() -> None:
+    """Slices, repetitions and what gathers and tiles are made of: the module has the int8 model's very outputs."""
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder("moves")
+    x = builder.input("x", TensorType((1, 4, 6, 6), DType.F32))
+    weights = builder.param("w", rng.normal(size=(4, 4, 3, 3)).astype(np.float32))
+    node = builder.add(Conv((3, 3), (1, 1), (1, 1), (1, 1), 1), [x, weights], "layer")
+    rows = builder.param("rows", np.array([5, 3, 1, 1], np.int32))
+    node = builder.add(Gather(2), [node, rows], "picked")
+    mirrored = Pad(((0, 0), (0, 0), (1, 0), (0, 2)), PadMode.REFLECT)
+    for op in (Slice(3, 5, 3, -2), Reverse((2,)), Tile((1, 1, 2, 1)), mirrored):
+        node = builder.add(op, [node], op.kind_name.lower())
+    graph = builder.build([node])
+    values = rng.normal(size=(8, 4, 6, 6)).astype(np.float32)
+    module = prepare(graph, Data({"x": values}))
+    found = module.eval()(torch.from_numpy(values)).detach().numpy()
+    int8 = convert(module)
+    batch = with_batch(int8, 8)
+    codes = fast_integer.run_all(batch, quantized_inputs(batch, {"x": values}))
+    np.testing.assert_array_equal(found, real_values(batch, codes)[int8.output_nodes[0].name])
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
