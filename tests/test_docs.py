@@ -7,8 +7,10 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import typer
@@ -161,7 +163,16 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
 def prepare(folder: Path) -> None:
     """The digits example, quantized, as pages take it from each other."""
     lay_out(folder)
-    good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
+    (folder / "digits.rlx").write_bytes(quantized_digits())
+
+
+@cache
+def quantized_digits() -> bytes:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        lay_out(folder)
+        good("quantize", "digits.onnx", "--data", "digits_calibration.npz", "-o", "digits.rlx", cwd=folder)
+        return (folder / "digits.rlx").read_bytes()
 
 
 def lay_out(folder: Path) -> None:
