@@ -34,14 +34,22 @@ def test_a_profile_is_exactly_repeatable(tmp_path: Path, name: str) -> None:
     assert 1000 < profile.link_flash_bytes < 12000
 
 
+STARTS = 5
+"""Start-up measures once what an empty region costs. Where a busy host stops the emulator's processor within it, that
+is more than the layers of a tiny model take, and all of them count 0."""
+
+
 def test_a_board_on_a_port_is_profiled(tmp_path: Path) -> None:
     """By its own counter; in the emulator its ticks are no cycles, but they are ticks."""
     api.build({"tiny": tiny_model()}, "mps2-an386", tmp_path / "out")
     emulated = api.profile(tmp_path / "out")
-    with Emulator(load_board("mps2-an386"), tmp_path / "out" / "firmware.elf") as emulator:
-        made = api.profile_on(emulator.port, tmp_path / "out")
-        shown = good("profile", tmp_path / "out", "--port", emulator.port)
-        facts = json.loads(good("profile", tmp_path / "out", "--port", emulator.port, "--json"))
+    for _ in range(STARTS):
+        with Emulator(load_board("mps2-an386"), tmp_path / "out" / "firmware.elf") as emulator:
+            made = api.profile_on(emulator.port, tmp_path / "out")
+            shown = good("profile", tmp_path / "out", "--port", emulator.port)
+            facts = json.loads(good("profile", tmp_path / "out", "--port", emulator.port, "--json"))
+        if made.cycles:
+            break
     assert (made.board, made.model, made.count_hz) == ("mps2-an386", "tiny", 25_000_000)
     assert [(layer.name, layer.op, layer.macs) for layer in made.layers] == [
         (layer.name, layer.op, layer.macs) for layer in emulated.layers
